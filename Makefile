@@ -5,16 +5,17 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: helm-lint helm-golden
+.PHONY: chaos chaos-smoke chaos-planted fuzz
 .PHONY: help run setup tools test test-kubernetes test-long test-all test-clients-apache test-cluster check format gen lock clean sim
 .PHONY: packages packages-java jars spark-jars kubernetes-programs check-tiers bench-operator
-.PHONY: docs docs-serve docs-check abuse bench-loop compile blackbox protocol-diff acl-diff bench bench-smoke bench-instructions profile kind-up kind-down images e2e spark test-spark
+.PHONY: console-screenshots docs docs-serve docs-check abuse bench-balance bench-loop compile blackbox ecosystem protocol-diff acl-diff bench bench-smoke bench-acls bench-instructions profile kind-up kind-down images e2e spark test-spark
 
 # Keep .pyc files: compiling modules is half of a broker's start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-# Tests wait for their servers a third of the time: three processes fill two cores.
-JOBS ?= 3
+# Tests wait for their servers more than half of the time: six processes fill two cores.
+JOBS ?= 6
 SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
@@ -24,12 +25,17 @@ MERGE ?=
 STORY ?=
 ENGINE ?= both
 BOOTSTRAP ?=
+CLIENT_CONFIG ?=
+SECURITY ?= plaintext
 SEED ?= 1
 REQUESTS ?= 3000
+MINUTES ?= 10
+TARGET ?=
+COVERAGE ?=
 
 # The packages that users run; they may not import what only the extra `dev` has.
-PRODUCT := broker/odradek_protocol broker/odradek_broker operator/odradek_api operator/odradek_operator \
-	spark-on-k8s/odradek_spark cli/odradek_cli images/odradek_apache
+PRODUCT := broker/odradek_protocol broker/odradek_schemas broker/odradek_broker operator/odradek_api operator/odradek_operator \
+	spark-on-k8s/odradek_spark cli/odradek_cli cli/odradek_console images/odradek_apache
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
@@ -40,7 +46,7 @@ run: .venv/.stamp ## everything at once: six brokers in three racks, restarted u
 	@$(BIN)/odradek local demo
 
 test: ## run the quick tests: real brokers, real clients, Spark; needs neither Go nor containers
-	@$(MAKE) -s -j4 tools .venv/.spark compile
+	@$(MAKE) -s -j4 tools spark compile
 	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist worksteal
 
 test-kubernetes: ## run the tests with a real API server, whose programs are downloaded or built once
@@ -48,7 +54,7 @@ test-kubernetes: ## run the tests with a real API server, whose programs are dow
 	@$(BIN)/pytest --tier=kubernetes -n 2 --dist worksteal
 
 test-long: ## run the tests that are too slow for the quick ones
-	@$(MAKE) -s -j4 tools .venv/.spark compile kubernetes-programs
+	@$(MAKE) -s -j4 tools spark compile kubernetes-programs
 	@$(BIN)/pytest --tier=long
 
 test-all: test test-kubernetes test-long ## run all of these; only the stories of `make e2e` are left
@@ -62,17 +68,35 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 bench-operator: .venv/.stamp tools ## measure memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
-blackbox: .venv/.stamp tools compile ## run one client suite against both engines: ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
-	@$(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
+blackbox: .venv/.stamp tools compile ## run one client suite against both engines: ENGINE=embedded|apache|both SECURITY=plaintext|sasl_ssl (with ACLs), or BOOTSTRAP=host:port CLIENT_CONFIG=FILE
+	@$(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --security "$(SECURITY)" \
+		--bootstrap "$(BOOTSTRAP)" --client-config "$(CLIENT_CONFIG)" -k "$(CASE)"
 
 protocol-diff: .venv/.stamp tools compile ## send generated requests to both engines and compare the answers: SEED=1 REQUESTS=3000
 	@$(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
+ecosystem: .venv/.stamp tools compile ## run clients of others (Go, npm, kcat) against both engines and write the table: CASE=sarama,kcat ENGINE=both
+	@$(BIN)/python -m odradek_e2e.ecosystem --case "$(CASE)" --engine "$(ENGINE)"
+
+acl-diff: REQUESTS := 5000
 acl-diff: .venv/.stamp tools compile ## the same ACLs and requests for both engines: SEED=1 REQUESTS=5000
 	@$(BIN)/python -m odradek_e2e.acl_diff --seed $(SEED) --requests $(REQUESTS)
 
-sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|disk|group|txn
-	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
+sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|disk|group|txn COVERAGE=1
+	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START) $(if $(COVERAGE),--coverage)
+
+chaos: .venv/.stamp tools compile ## real brokers under faults, checked (root): make chaos MINUTES=20 SEED=1 ENGINE=embedded|apache
+	@$(BIN)/python -m odradek_e2e.chaos run --minutes $(MINUTES) --seed $(SEED) \
+		--engine $(if $(filter apache,$(ENGINE)),apache,embedded)
+
+chaos-smoke: .venv/.stamp tools compile ## the same for three minutes
+	@$(BIN)/python -m odradek_e2e.chaos run --minutes 2 --seed $(SEED) --fault-seconds 30 --smoke
+
+chaos-planted: .venv/.stamp ## plant bugs in real brokers, each of which a campaign must find (20 min, root)
+	@$(BIN)/python -m odradek_e2e.chaos planted --seed $(SEED) --fault-seconds 30 --per-second 1000 --no-java
+
+fuzz: .venv/.stamp ## fuzz decoders, recovery, snapshots, manifests: make fuzz TARGET=produce,recovery MINUTES=10
+	@cd broker && ../$(BIN)/python -m broker_tests.fuzz --target "$(TARGET)" --minutes $(MINUTES)
 
 bench: .venv/.stamp tools compile ## compare our speed with Apache Kafka (25 min): make bench CASE=name,name MERGE=1
 	@$(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
@@ -83,8 +107,14 @@ bench-smoke: .venv/.stamp tools compile ## run every benchmark once with little 
 bench-loop: .venv/.stamp compile ## measure how long thousands of partitions block a broker's event loop (5 min)
 	@$(BIN)/python -m odradek_bench.loop_time --case "$(CASE)"
 
+bench-balance: .venv/.stamp ## measure the optimizer of `odradek rebalance`: time over size, quality (8 min of one core)
+	@$(BIN)/python -m odradek_bench.balance
+
 abuse: .venv/.stamp tools compile ## run hostile clients and full disks against both engines (20 min, root): CASE=name
 	@$(BIN)/python -m odradek_bench.abuse --case "$(CASE)"
+
+bench-acls: .venv/.stamp ## measure the check of an ACL: time over the number of ACLs (10 s)
+	@$(BIN)/python -m odradek_bench.acl_check
 
 bench-instructions: .venv/.stamp compile ## count the instructions per small request (valgrind; not noisy as time is)
 	@$(BIN)/python -m odradek_bench.instructions
@@ -127,6 +157,9 @@ helm-golden: .venv/.stamp ## regenerate the golden files of the Helm chart
 docs: .venv/.stamp ## build the documentation as a site in build/site; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f docs/odradek_docs/mkdocs.yml
 
+console-screenshots: .venv/.stamp tools ## make the console's screenshots in docs/assets/console anew (needs Chromium)
+	@ODRADEK_SCREENSHOTS=1 $(BIN)/pytest cli/console_tests/test_browser.py -k screenshots
+
 docs-serve: .venv/.stamp ## the same on http://127.0.0.1:8000, built again when a page changes
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve -f docs/odradek_docs/mkdocs.yml
 
@@ -143,16 +176,17 @@ gen: .venv/.stamp ## regenerate generated files (tests compare them with their s
 	@$(BIN)/python -m odradek_api.crd
 	@cp crds/*.yaml charts/odradek/files/crds/
 	@$(BIN)/python -m odradek_docs.generate
+	@$(BIN)/python -m odradek_e2e.monitoring
 
 lock: .venv/.stamp ## pin all dependencies with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
 setup: ## set everything up for `make test`: Python environment, Java, Maven, kcat, Kafka's jars, Spark
-	@$(MAKE) -s -j4 tools .venv/.spark compile
+	@$(MAKE) -s -j4 tools spark compile
 
-spark: .venv/.spark ## install what pipelines need: pyspark and its Kafka connector (430 MB, once)
+spark: .venv/.spark-classes ## install what pipelines need: pyspark and its Kafka connector (520 MB, once)
 
-test-spark: .venv/.spark tools ## run all tests of the pipelines, including the long ones
+test-spark: spark tools ## run all tests of the pipelines, including the long ones
 	@$(BIN)/pytest spark-on-k8s/spark_tests cli/cli_tests/test_pipeline.py
 
 clean: ## remove the environment and all caches
@@ -164,8 +198,13 @@ clean: ## remove the environment and all caches
 	@.ci/setup python
 	@touch $@
 
-# pyspark (430 MB to download) and the jars that it lacks; plain brokers need neither.
+# pyspark with what its pipelines need (520 MB to download), and the jars that it lacks; plain brokers need neither.
 .venv/.spark: .venv/.pyspark spark-on-k8s/odradek_spark/session/pom.xml | spark-jars
+	@touch $@
+
+# Later sessions start in half of the time; the first `make run` would have to wait for it.
+.venv/.spark-classes: .venv/.spark
+	@.ci/setup spark-classes
 	@touch $@
 
 .venv/.pyspark: .venv/.stamp spark-on-k8s/requirements.lock
@@ -179,7 +218,7 @@ spark-jars: .venv/.stamp packages-java
 compile: .venv/.stamp packages ## compile the broker's hot path to C, which halves the CPU per request (once per change)
 	@$(BIN)/python broker/compile.py > /dev/null
 
-tools: .venv/.stamp packages jars ## install kcat, Java, Maven and gcc, and fetch Apache Kafka
+tools: .venv/.stamp packages jars ## install kcat, Java, Maven, gcc and Chromium, and fetch Apache Kafka
 
 jars: .venv/.stamp packages
 	@.ci/setup jars

@@ -36,7 +36,7 @@ MODULES = (
         f"odradek_broker/{module}"
         for module in (
             "model/log_config",
-            *("runtime/clock", "runtime/metrics", "runtime/poller"),
+            *("runtime/clock", "runtime/metrics", "runtime/poller", "runtime/tls_socket"),
             *("log/types", "log/room", "log/recent", "log/batches", "log/producer_state"),
             "log/leader_epochs",
             *("log/index_file", "log/offset_index", "log/time_index"),
@@ -44,10 +44,12 @@ MODULES = (
             *("log/state", "log/flushing", "log/appending", "log/reading", "log/log"),
             *("log/offset_map", "log/record_columns", "log/cleaner"),
             *("partition/waiting", "partition/leader_events", "partition/leader_state"),
-            *("partition/partition", "partition/hosted"),
+            *("partition/load", "partition/partition", "partition/hosted"),
             *("partition/write_pass", "partition/isolation"),
             *("partition/service", "partition/follower_state", "partition/read_replica"),
+            "security/authorizer",
             *("handlers/context", "handlers/handler", "handlers/produce"),
+            "handlers/topic_access",
             *("handlers/fetch_records", "handlers/fetch_throttle", "handlers/fetch_follower"),
             *("handlers/fetch_consumer", "handlers/fetch_metrics"),
             *("handlers/fetch_session", "handlers/fetch"),
@@ -110,21 +112,24 @@ def cache_dir() -> Path:
 
 def compile_package() -> None:
     partial = COMPILED.with_name(f"{COMPILED.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    for package in PACKAGES:
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(SOURCES / package, partial / package, ignore=ignore)
     cache = cache_dir()
     cache.parent.mkdir(parents=True, exist_ok=True)
     with open(cache.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # checkouts with the same sources compile them once
+        # two builds of the same sources at once: the second waits and reuses the first
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_current():  # by now
+            return
+        shutil.rmtree(partial, ignore_errors=True)
+        for package in PACKAGES:
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(SOURCES / package, partial / package, ignore=ignore)
         if not cache.is_dir():
             build_extensions(partial)
             keep(partial, cache)
-    shutil.copytree(cache, partial, dirs_exist_ok=True)
-    (partial / MADE_OF).write_text(cache.name)
-    shutil.rmtree(COMPILED, ignore_errors=True)
-    partial.rename(COMPILED)
+        shutil.copytree(cache, partial, dirs_exist_ok=True)
+        (partial / MADE_OF).write_text(cache.name)
+        shutil.rmtree(COMPILED, ignore_errors=True)
+        partial.rename(COMPILED)
 
 
 def build_extensions(directory: Path) -> None:
@@ -150,7 +155,7 @@ def build_extensions(directory: Path) -> None:
 
 
 def keep(directory: Path, cache: Path) -> None:
-    """Another checkout may compile the same sources: the first to finish fills the cache."""
+    """Moves the result into the cache, unless a build of another checkout was faster."""
     cache.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f"{cache.name}-", dir=cache.parent))
     for path in directory.rglob("*.so"):

@@ -144,7 +144,7 @@ def test_rounds_alternate_and_a_wrong_answer_fails_the_case(tmp_path: Path) -> N
     assert "odradek: no groups yet" in line(results.cases[2])
 
 
-def test_a_run_whose_time_is_over_names_what_it_left_out(tmp_path: Path) -> None:
+def test_a_run_without_time_left_names_the_omitted_cases(tmp_path: Path) -> None:
     case = Case("late", "late", lambda *_: {"s": 1.0}, (Metric("s", "less"),), servers="own")
     results = Results(seed=1, smoke=False)
     run_cases(Bench(tmp_path), [case], results, say=lambda _: None, deadline_s=-1.0)

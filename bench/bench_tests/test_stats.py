@@ -1,4 +1,4 @@
-"""The statistics, against numbers that can be checked by hand."""
+"""The statistics, compared with results that were computed by hand."""
 
 import pytest
 

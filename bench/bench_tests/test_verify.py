@@ -20,7 +20,7 @@ def test_payloads_come_from_the_seed() -> None:
     assert verify.payloads(2, 100, 10) != POOL
 
 
-def test_what_was_sent_passes_in_any_order() -> None:
+def test_records_in_any_order_pass() -> None:
     verify.check(verify.expected(POOL, 37), verify.tally(reversed(sent(37))), "topic")
 
 

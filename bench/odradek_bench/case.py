@@ -1,4 +1,4 @@
-"""What a case is, and what it may use while it runs.
+"""The interface of a case, and the objects that it may use while it runs.
 
 A case measures one engine once per call; runner.py calls it for both in turn, round after round:
 
@@ -157,13 +157,20 @@ class Bench:
 # Files of a round are deleted before the next one begins, not a minute later (the default) in the
 # middle of another round. This also reuses memory: pages that a virtual machine has never touched
 # come from its host one by one, which costs 2.5 CPU s/GB.
-TIDY_SETTINGS = {"log.segment.delete.delay.ms": "500"}
+TIDY_SETTINGS = {
+    "log.segment.delete.delay.ms": "500",
+    # One broker; ours would have one replica by itself.
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
 
 CLUSTER_SETTINGS = {
     **TIDY_SETTINGS,
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
 }
 
 # The cleaner looks for work at once; a lost broker is fenced within two seconds.

@@ -154,24 +154,32 @@ def one_with_tls(
     engine: str, directory: Path, overrides: Mapping[str, str] | None = None, *, quick: bool = False
 ) -> Servers:
     """One broker with a plain listener and one with TLS (endpoints.py), both on loopback."""
-    ca_file, key_store = directory / "ca.pem", directory / "broker.pem"
-    write_certificates(ca_file, key_store)
-    plain, secured, controller = (f"127.0.0.1:{port}" for port in free_ports(3))
-    settings = {
-        **(overrides or {}),
-        "listeners": f"PLAINTEXT://{plain},SSL://{secured}",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(key_store),
-        "ssl.enabled.protocols": "TLSv1.3",
-    }
+    secured, address = tls_listeners(directory)
+    settings = {**(overrides or {}), **secured}
     if engine == KAFKA:
+        controller = f"127.0.0.1:{free_ports(1)[0]}"
         settings["listeners"] += f",CONTROLLER://{controller}"
         settings["controller.quorum.voters"] = f"1@{controller}"
         settings["listener.security.protocol.map"] = (
             "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
         )
     made = one(engine, directory, settings, quick=quick)
-    return Servers(engine, made.members, tls_address(secured, ca_file))
+    return Servers(engine, made.members, address)
+
+
+def tls_listeners(directory: Path) -> tuple[dict[str, str], str]:
+    """The settings of a plain listener and one with TLS, and the address of the latter."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ca_file, key_store = directory / "ca.pem", directory / "broker.pem"
+    write_certificates(ca_file, key_store)
+    plain, secured = (f"127.0.0.1:{port}" for port in free_ports(2))
+    settings = {
+        "listeners": f"PLAINTEXT://{plain},SSL://{secured}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+        "ssl.enabled.protocols": "TLSv1.3",
+    }
+    return settings, tls_address(secured, ca_file)
 
 
 def many(

@@ -1,4 +1,4 @@
-"""`make bench-loop`: how long much work at once keeps the event loop of our broker.
+"""`make bench-loop`: how long a large piece of work blocks the event loop of our broker.
 
 - one CreateTopics of 20,000 partitions
 - a restart with 50,000 partitions
@@ -6,10 +6,10 @@
   third broker
 
 A probe asks for ApiVersions on a connection of its own, all the time; its longest wait is how long
-the loop was kept (and how long the machine kept the broker from running: use a quiet one). The
+the loop was blocked (and how long the broker got no CPU: use a quiet machine). The
 brokers measure each pass of their loops themselves (watched_broker.py), which separates the two:
-how long a pass lasted, and how much of that the loop computed. Nobody may be fenced for silence but
-the broker that was killed. adr/0015 has what was measured.
+how long a pass lasted, and how much of that the loop computed. Only the broker that was killed
+may be fenced. adr/0015 has what was measured.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def death(directory: Path, partitions: int, logs: Path | None) -> None:
 
 
 def check_fenced(members: list[Server], killed: int | None) -> None:
-    """What is logged before a broker registers may be about the process before it."""
+    """Lines that are logged before a broker registers may be about the process before it."""
     wrong = []
     for member in members:
         since_registration = member.log().rpartition("registered with broker epoch")[2]

@@ -1,7 +1,7 @@
 """Requests as bytes, sent over plain sockets (or TLS): the cheapest possible client.
 
-librdkafka and the Java client need more CPU than either broker, so on two cores they hide the
-difference. These requests are encoded once and sent repeatedly, which leaves the CPU to the
+librdkafka and the Java client need more CPU than either broker, so on two cores the client is the
+bottleneck. These requests are encoded once and sent repeatedly, which leaves the CPU to the
 broker. Produce v7 and Fetch v11 are the newest versions without flexible fields; both engines
 serve them. All numbers are big-endian, every message has its length before it:
 

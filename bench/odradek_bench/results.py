@@ -1,4 +1,4 @@
-"""What a run measured: kept as JSON, read by report.py and plots.py.
+"""The measurements of a run: kept as JSON, read by report.py and plots.py.
 
 {"machine": {"cpu": …, "cores": 2}, "versions": {"apache kafka": "4.3.1", …}, "seed": 1,
  "smoke": false, "began": "2026-11-16T21:00:00Z", "seconds": 1500.0,

@@ -1,10 +1,10 @@
 """Runs cases in rounds that alternate between the engines, within a time limit.
 
-Round 1 begins with Apache Kafka, round 2 with ours, and so on, so that neither always profits from
-what the other left behind (caches, deleted files). A case that fails (a wrong answer, a server that
-died) is reported and the run goes on; the exit code says so at the end. A case that has used up its
-time starts no further round; when the time of the run is over, the remaining cases are listed as
-skipped.
+Round 1 begins with Apache Kafka, round 2 with ours, and so on, so that neither always benefits
+from the state that the other left (caches, deleted files). A case that fails (a wrong answer, a
+server that died) is reported and the run continues; the exit code shows it at the end. A case that
+has used up its time starts no further round; when the time of the run is over, the remaining cases
+are listed as skipped.
 """
 
 from __future__ import annotations

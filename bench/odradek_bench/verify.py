@@ -1,4 +1,4 @@
-"""What a case moved must be what was sent, by count and checksum: a fast wrong answer fails.
+"""The records of a case must equal those sent, by count and checksum: a fast wrong answer fails.
 
 Payloads are drawn once from a seed (1,000 values of random bytes, which do not compress) and sent
 in turn: record i carries payload i mod 1,000. The checksum is the sum of the CRC32C of all values,
@@ -18,7 +18,7 @@ CHECKSUM_MODULUS = 2**64
 
 
 class WrongAnswerError(Exception):
-    """The broker acknowledged or delivered something else than what was sent."""
+    """The broker acknowledged or delivered other records than those sent."""
 
 
 class StalledError(Exception):

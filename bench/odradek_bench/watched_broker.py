@@ -2,10 +2,10 @@
 
     python -m odradek_bench.watched_broker --override …     # as odradek_broker.main
 
-A pass is all that the loop does between two calls of epoll. Its wall time is how long nobody else
-was served. The time is made up of:
+A pass is all that the loop does between two calls of epoll. Its wall time is how long other
+clients waited. It consists of:
 
-    cpu     what the loop itself computed; only this is the broker's own doing
+    cpu     what the loop itself computed; only this is caused by the broker
     queued  the thread could run, but the kernel gave the core to others (schedstat)
     rest    the GIL was held by another thread of this process, or a system call blocked
 

@@ -1,4 +1,4 @@
-"""The compiled copy of the package takes the place of the sources just as long as it is of them."""
+"""The compiled copy of the package is used exactly as long as it was made from the sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(code: str, path: Path, chosen: str = "") -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Two small packages with our own __init__, and a "compiled" copy that says so."""
+    """Two small packages with our own __init__, and a "compiled" copy that identifies itself."""
     sources = tmp_path / "broker" / "odradek_broker"
     protocol = tmp_path / "broker" / "odradek_protocol"
     (sources / "log").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Before the start, and at the end: what a broker says about its disks."""
+"""The reports of a broker about its disks before its start and when it exits."""
 
 import errno
 import os

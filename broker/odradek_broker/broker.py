@@ -76,7 +76,8 @@ class Broker:
         if not self.failure.done():
             known = isinstance(error, StorageFailedError)
             self.failure.set_exception(error if known else StartError(str(error)))
-            self.failure.exception()  # retrieved, or asyncio logs that nobody did
+            # retrieve it, or asyncio logs an exception that was never retrieved
+            self.failure.exception()
 
     # --- start ---------------------------------------------------------------------------
 
@@ -155,15 +156,16 @@ class Broker:
     def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[RaftEndpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""
         settings = self._settings
-        name = settings.listeners.quorum_name
-        own = next(listener for listener in advertised if listener.name == name)
+        found = {listener.name: listener for listener in advertised}
+        reached = [found[name] for name in settings.listeners.to_quorum]
+        own = reached[0]
         configured = settings.quorum_voters.get(settings.node_id)
         if configured is not None and configured.port != own.port:
             raise StartError(
                 f"controller.quorum.voters says that node {settings.node_id} is at {configured}, "
                 f"but its listener for the quorum is {own}"
             )
-        return (RaftEndpoint(own.name, own.host, own.port),)
+        return tuple(RaftEndpoint(one.name, one.host, one.port) for one in reached)
 
     async def _register(self, advertised: Sequence[Listener]) -> int:
         """Register with the controller, which may have to be elected first."""
@@ -219,6 +221,8 @@ class Broker:
         metadata.subscribe(services.transactions.shards.metadata_changed)
         services.groups.coordinator.start()
         metadata.subscribe(services.groups.coordinator.metadata_changed)
+        services.share_coordinator.start()
+        metadata.subscribe(services.share_coordinator.shards.metadata_changed)
         services.replication.start()
         partitions.start_timers()
 
@@ -301,7 +305,8 @@ class Broker:
         await self._control.start()
 
     async def _advance(self, ms: int) -> None:
-        """Time jumps for logs, groups and transactions; what became due happens before it returns.
+        """Advances the clock of logs, groups and transactions; work that became due is done on
+        return.
 
         Nothing is due at the first tick of a broker, which only starts the intervals.
         """
@@ -310,6 +315,8 @@ class Broker:
         await self._tick()
         self._testing.clock.advance(ms)
         services.groups.coordinator.check_timers()
+        services.share_coordinator.shards.check_timers()
+        services.shares.check_locks()
         await services.transactions.check_timeouts()
         for _ in range(1 + len(services.logs.logs) // RETENTION_LOGS_PER_TICK):
             await self._tick()
@@ -317,7 +324,9 @@ class Broker:
     # --- stop ----------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Also after a start that failed half-way: every step is safe without the start of it."""
+        """May follow a start that failed half-way: every step also works if its service never
+        started.
+        """
         self._readiness.wait_for("stop", "the broker is stopping")
         ended_by = self.failure.exception() if self.failure.done() else None
         in_order = ended_by is None or (
@@ -352,6 +361,7 @@ class Broker:
         services.server.stop_accepting()
         services.lag.stop()
         services.partitions.release_fetches()
+        services.shares.close()
         services.groups.coordinator.close()
         await services.server.drain(drain_seconds)
         await self._until_settled(drain_seconds)
@@ -362,6 +372,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._services.transactions.close()
+        self._services.share_coordinator.close()
         self._services.verifier.close()
 
     async def _leave_cluster(self) -> None:
@@ -369,6 +380,7 @@ class Broker:
         services = self._services
         services.verification_calls.close()
         services.marker_calls.close()
+        services.share_calls.close()
         services.replication.close()
         await services.lifecycle.stop()
         services.seat.stop()

@@ -37,7 +37,7 @@ PR_SET_PDEATHSIG = 1
 MESSAGE_BYTES_MAX = 1 << 20
 EXIT_BUG = 70  # EX_SOFTWARE
 END = object()
-# What a test of one broker asks for first.
+# The APIs that a test of one broker uses first.
 WARM_APIS = (
     ApiKey.API_VERSIONS,
     ApiKey.METADATA,
@@ -117,7 +117,7 @@ class Launcher:
 
 
 def _wait(poll: select.poll, warming: Iterator[None]) -> list[tuple[int, int]]:
-    """What is readable; while nothing is, the time is used."""
+    """The descriptors that are readable; warms up codecs while none is."""
     while not (ready := poll.poll(0)):
         if next(warming, END) is END:
             return poll.poll()
@@ -140,7 +140,7 @@ def _become(request: dict[str, Any], fds: Sequence[int], launcher_pid: int) -> N
     code = EXIT_BUG
     try:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != launcher_pid:  # it ended before the line above
+        if os.getppid() != launcher_pid:  # the launcher ended before the prctl above
             os._exit(EXIT_BUG)
         _redirect(request["log"], fds)
         os.environ.update(request["env"])
@@ -170,7 +170,7 @@ def main(argv: Sequence[str]) -> int:
     control_fd, directory = int(argv[0]), argv[1]
     from odradek_broker.handlers.registry import handler_modules
 
-    handler_modules()  # each broker would import them at its start
+    handler_modules()  # otherwise each broker would import them when it starts
     gc.collect()
     gc.freeze()  # what was imported stays in pages that all brokers share
     launcher = Launcher(socket.socket(fileno=control_fd))

@@ -231,7 +231,7 @@ class StorageWatch:
             if level is before:
                 continue
             if level is Level.ENOUGH:
-                logger.info("log directory %s: room again", _described(log_dir))
+                logger.info("log directory %s has free space again", _described(log_dir))
             else:
                 logger.warning(
                     "log directory %s: %s (%s): free some space or enlarge the volume",

@@ -22,6 +22,7 @@ from odradek_broker.controller_client.lifecycle import (
     LogDirectories,
 )
 from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
+from odradek_broker.coordinator.broker_calls import BrokerCalls
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
 from odradek_broker.group.config import GroupConfig
@@ -30,6 +31,8 @@ from odradek_broker.group.kinds import new_shard
 from odradek_broker.group.lag import LogEnds
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
+from odradek_broker.group.share.service import ShareGroupService
+from odradek_broker.group.streams.service import StreamsGroupService
 from odradek_broker.handlers import (
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -71,6 +74,9 @@ from odradek_broker.security.first_users import first_users, with_own_users
 from odradek_broker.security.quotas import ClientQuotas
 from odradek_broker.security.rates import Windows
 from odradek_broker.security.service import BrokerSecurity
+from odradek_broker.share.coordinator import ShareCoordinator
+from odradek_broker.share.persister import ANSWERS, GroupStates, SharePersister
+from odradek_broker.share.service import ShareService
 from odradek_broker.storage import (
     StorageFailedError,
     StorageServices,
@@ -78,7 +84,6 @@ from odradek_broker.storage import (
     metadata_log_failed,
 )
 from odradek_broker.txn import verifier
-from odradek_broker.txn.channels import BrokerCalls
 from odradek_broker.txn.markers import MarkerSender
 from odradek_broker.txn.service import TransactionCoordinator
 from odradek_broker.txn.verifier import TransactionVerifier
@@ -126,7 +131,7 @@ class Services:
         self.channels: list[ControllerChannel] = []
         self.lifecycle = self._build_lifecycle()
 
-        # The partitions, and what follows from their records.
+        # The partitions, and the coordinators that replay their records.
         self.partitions = self._build_partitions(EndOfPass(loop))
         self.replication = self._build_replication()
         self.groups = self._build_groups()
@@ -140,6 +145,17 @@ class Services:
         self.marker_calls = self._broker_calls("txn-markers")
         self.marker_sender = MarkerSender(self.marker_calls, self._image)
 
+        # Share groups: the state of their partitions, and the partitions themselves.
+        self.share_coordinator = ShareCoordinator(
+            settings, self.partitions, self.records_clock, loop
+        )
+        self.share_calls = self._build_share_calls()
+        self.share_persister = SharePersister(self.share_calls, self._image)
+        self.shares = ShareService(
+            settings, self.partitions, self.share_persister, self.records_clock
+        )
+        self.log_ends = self._build_log_ends()
+
         # The requests of clients and brokers.
         self.quotas = self._build_quotas()
         self.context = self._build_context()
@@ -148,7 +164,7 @@ class Services:
             self.context, loop, loop.poller, self.descriptors, on_starved=self._memory_starved
         )
 
-        # What watches over the rest.
+        # Services that monitor the others.
         self.storage = self._build_storage_watch()
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self.lag = LoopLag(loop, self.clock, self.metrics, session_timeout_ms)
@@ -288,7 +304,13 @@ class Services:
             verifier=self.verifier,
             groups=self.groups,
             consumer_groups=ConsumerGroupService(self.groups.coordinator, settings),
-            log_ends=self._build_log_ends(),
+            log_ends=self.log_ends,
+            share_groups=ShareGroupService(
+                self.groups.coordinator, GroupStates(self.share_persister), self.log_ends.fetch
+            ),
+            streams_groups=StreamsGroupService(self.groups.coordinator),
+            shares=self.shares,
+            share_coordinator=self.share_coordinator,
             apis=apis,
             listener_security=self.security.listeners,
             authorizer=self._authorizer(),
@@ -367,6 +389,16 @@ class Services:
                 write_txn_markers.API_KEY: markers.write,
             },
             partial(self._peer, f"broker-{self.node_id}-{purpose}"),
+        )
+
+    def _build_share_calls(self) -> BrokerCalls:
+        """Requests to share coordinators, including the one of this broker."""
+        return BrokerCalls(
+            self.node_id,
+            self._settings.listeners.inter_broker_name,
+            self._image,
+            {key: partial(answer, self.share_coordinator) for key, answer in ANSWERS.items()},
+            partial(self._peer, f"broker-{self.node_id}-share-state"),
         )
 
     def _peer(self, client_id: str, host: str, port: int) -> Peer:

@@ -1,8 +1,9 @@
-"""The numbers of ACLs in requests and records: resources, patterns, operations, permissions.
+"""An ACL, and its numbers in requests and records: resources, patterns, operations, permissions.
 
 UNKNOWN stands for a number of a newer version; clients never send it.
 """
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 # Enum hashes the name of a member, in Python; these are in the keys of every look-up, so they hash
@@ -60,3 +61,16 @@ class AclPermission(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
+
+
+@dataclass(frozen=True, order=True)
+class AclEntry:
+    """Allows or denies a principal an operation; `name` is "*" for all resources of the kind."""
+
+    kind: AclResource
+    name: str
+    pattern: PatternType
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: AclPermission

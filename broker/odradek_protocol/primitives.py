@@ -12,9 +12,12 @@ from librt.strings import BytesWriter, read_i16_be, write_i16_be
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.varint import Buffer, read_uvarint, uvarint
 
-# Items of all arrays in one message: enough for every partition of a large cluster. Each item
+# Items of all arrays in one request: enough for every partition of a large cluster. Each item
 # becomes an object of about 300 bytes, so a hostile frame can take about 40 MB.
 ITEMS_MAX: Final = 100_000
+# The same in an answer, from a broker that its client chose: the metadata of a partition with three
+# replicas has seven items, so this is enough for 280,000 of them.
+ANSWER_ITEMS_MAX: Final = 2_000_000
 # Tagged fields of one structure. Messages define four at most; millions of unknown ones would
 # keep the event loop busy.
 TAGGED_FIELDS_MAX: Final = 100

@@ -1,6 +1,7 @@
 """A broker for the CLI tests, and the command as a user types it.
 
-The command runs inside the test process: most of what a new one would cost is Python's own start.
+The command runs inside of the test process, because the start of a new one costs more than the
+command.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Any
 import pytest
 
 from odradek_cli.main import main
-from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.clusters import MigrationSide
 from odradek_testkit.engines import RunningBroker, Server
 
 
 @dataclass
 class Done:
-    """What a finished command left: its exit code is checked already."""
+    """The output of a finished command, whose exit code is checked already."""
 
     stdout: str
     stderr: str
@@ -34,7 +35,7 @@ Odradek = Callable[..., Done]
 
 def own_configs(server: Server, topic: str) -> dict[str, str]:
     """The settings that were made on this topic."""
-    with closing(Cluster(server.bootstrap)) as cluster:
+    with closing(MigrationSide(server.bootstrap)) as cluster:
         return cluster.configs([topic])[topic]
 
 

@@ -15,7 +15,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """On a plaintext listener everybody is ANONYMOUS: here, a super user."""
+    """On a plaintext listener every client is ANONYMOUS, which is a super user here."""
     settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
     with RunningBroker(settings, directory=tmp_path_factory.mktemp("acls")) as running:
         yield running

@@ -17,7 +17,7 @@ from odradek_testkit.cluster import Cluster
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The fixtures of conftest.py ask for `broker.bootstrap`: here it is a cluster's."""
+    """The fixtures of conftest.py use `broker.bootstrap`, which is that of a cluster here."""
     with Cluster(3, directory=tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
@@ -100,7 +100,7 @@ def test_elect(
     assert said == "Every partition is led by its preferred replica.\n"
 
 
-def test_errors_name_the_thing(odradek: Odradek, cluster_topic: str) -> None:
+def test_errors_name_the_object(odradek: Odradek, cluster_topic: str) -> None:
     cases = [
         (("partitions", "reassign", "nope:0=1"), "topic nope"),
         (("partitions", "reassign", f"{cluster_topic}:9=1"), "no partition 9"),

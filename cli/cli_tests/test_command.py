@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -14,15 +15,16 @@ from pathlib import Path
 import pytest
 
 from cli_tests.conftest import Odradek
+from odradek_cli.lazy_group import COMMANDS, load
 
 COMMAND = [sys.executable, "-c", "from odradek_cli.main import main; main()"]
 HEAVY = (
     "confluent_kafka",
     "kio",
     "odradek_broker",
+    "odradek_cli.topics",
     "odradek_protocol",
-    "rich.progress",
-    "rich.table",
+    "rich",
 )
 
 
@@ -33,13 +35,23 @@ def test_help_of_everything(odradek: Odradek) -> None:
         assert "Usage" in odradek(command, "--help").stdout
 
 
-def test_help_imports_no_kafka_client() -> None:
-    """`--help` and completion answer at once: clients and broker are imported when used."""
-    code = (
-        f"import sys, odradek_cli.main\nprint([name for name in {HEAVY!r} if name in sys.modules])"
-    )
+def imported_by(code: str) -> list[str]:
+    code = f"import sys\n{code}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return list(ast.literal_eval(done.stdout))
+
+
+def test_help_imports_no_kafka_client() -> None:
+    """`--help` and completion answer at once: commands and clients are imported when used."""
+    assert imported_by("import odradek_cli.main") == []
+    assert imported_by("import odradek_cli.topics") == ["odradek_cli.topics"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_overview_shows_the_help_of_each_command(name: str) -> None:
+    command = load(name)
+    assert command.help is not None
+    assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name][2]
 
 
 def test_completion_knows_commands_and_topics(
@@ -51,7 +63,7 @@ def test_completion_knows_commands_and_topics(
         monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
         return odradek().stdout
 
-    assert complete("odradek top").split() == ["topics"]
+    assert complete("odradek topi").split() == ["topics"]
     assert topic in complete(f"odradek consume {topic[:4]}").split()
 
 

@@ -1,6 +1,6 @@
 """`odradek groups`, and `odradek consume --group`: lag, reset, delete; refusals in one sentence.
 
-With ODRADEK_TEST_ENGINE=apache the same runs against Apache Kafka.
+With ODRADEK_TEST_ENGINE=apache the same tests run against Apache Kafka.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from cli_tests.conftest import Odradek
+from cli_tests.conftest import Done, Odradek
 from odradek_cli.errors import CliError
 from odradek_cli.reading import parse_duration_ms
 from odradek_protocol.client import ApiKey, Coordinator, CoordinatorType, KafkaClient, Struct
@@ -52,7 +52,7 @@ def commit(broker: Server, group: str, *places: TopicPartition) -> None:
     consumer.close()
 
 
-def as_json(done: Any) -> Any:
+def as_json(done: Done) -> Any:
     return json.loads(done.stdout)
 
 
@@ -110,7 +110,7 @@ def test_resets(broker: Server, odradek: Odradek, names: tuple[str, str]) -> Non
     assert "Nothing was changed (--dry-run)." in table
 
 
-def test_a_group_with_members_is_left_alone(
+def test_a_group_with_members_is_not_reset(
     broker: Server, odradek: Odradek, names: tuple[str, str]
 ) -> None:
     topic, group = names
@@ -233,7 +233,7 @@ def test_metrics_have_the_lag(broker: Server, odradek: Odradek, names: tuple[str
 def test_a_group_has_settings_of_its_own(
     odradek: Odradek, broker: Server, names: tuple[str, str]
 ) -> None:
-    """They reach the members with their next heartbeat."""
+    """Members get them with their next heartbeat."""
     topic, group = names
     odradek("topics", "create", topic)
     with closing(KafkaClient(broker.bootstrap)) as client:

@@ -1,4 +1,4 @@
-"""`odradek migrate`: what arrives, what a broken run leaves, and what is refused.
+"""`odradek migrate`: the copy, the state after an interrupted run, and refusals.
 
 Here from one embedded broker to another; test_migrate_to_apache.py does it with Apache Kafka.
 """
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 
 from cli_tests.conftest import Odradek, own_configs
 from odradek_cli.migrate import copy
-from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.clusters import MigrationSide
 from odradek_cli.migrate.state import UNDATED_MS
 from odradek_testkit.clients import Rec, admin_of, consume, create_topic, produce
 from odradek_testkit.engines import RunningBroker, Server
@@ -77,7 +77,7 @@ def in_a_transaction(server: Server, topic: str, values: list[bytes], *, commits
         producer.commit_transaction(DEADLINE_S)
     else:
         producer.abort_transaction(DEADLINE_S)
-    with closing(Cluster(server.bootstrap)) as cluster:
+    with closing(MigrationSide(server.bootstrap)) as cluster:
         assert cluster.settled([(topic, 0)], DEADLINE_S)
 
 
@@ -154,8 +154,8 @@ def test_gaps_and_transactions(
     next(iter(deleted.values())).result(DEADLINE_S)
     in_a_transaction(broker, name, [b"aborted"] * 3, commits=False)
     in_a_transaction(broker, name, [b"committed-1", b"committed-2"], commits=True)
-    commit(broker, f"{name}-before", name, 1)  # what it has not read is gone
-    commit(broker, f"{name}-aborted", name, 7)  # in the middle of what nobody sees
+    commit(broker, f"{name}-before", name, 1)  # records that the group has not read are deleted
+    commit(broker, f"{name}-aborted", name, 7)  # within an aborted transaction
     commit(broker, f"{name}-mid", name, 11)
     assert "verified: 6 records" in move("--cut-over").stdout
     found = all_records(destination, name, 6)
@@ -177,8 +177,8 @@ def test_a_run_that_dies_between_records_and_commit(
     odradek: Odradek,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """1. Its third transaction's records are in the destination, its commit never comes.
-    2. The next run aborts them and goes on: nothing is missing, nothing is there twice."""
+    """1. The records of its third transaction are in the destination, its commit is not sent.
+    2. The next run aborts it and continues: no record is missing or duplicated."""
     create_topic(broker, name, 2, {"max.message.bytes": "1000"})  # less than we write at once
     values = [Rec(b"%05d" % i, None, [], 1_600_000_000_000 + i, i % 2) for i in range(1_000)]
     produce(broker, name, values, batch_size=500)
@@ -205,7 +205,7 @@ def test_a_run_that_dies_between_records_and_commit(
 
 
 def test_undated_records(broker: Server, destination: Server, name: str, move: Odradek) -> None:
-    """librdkafka would date them now; they get the oldest date that it keeps."""
+    """librdkafka would set the current time; they get the oldest timestamp that it keeps."""
     create_topic(broker, name)
     with connect(broker) as connection:
         error, _ = produced(connection.ask(produce_request(name, batch(b"old", now_ms=0))))
@@ -243,12 +243,12 @@ def test_cut_over_waits_for_open_transactions(
     producer.flush(DEADLINE_S)
     assert "open transaction" in move("--cut-over", code=1).stderr
     producer.commit_transaction(DEADLINE_S)
-    with closing(Cluster(broker.bootstrap)) as cluster:
+    with closing(MigrationSide(broker.bootstrap)) as cluster:
         assert cluster.settled([(name, 0)], DEADLINE_S)
     assert "verified: 2 records" in move("--cut-over").stdout
 
 
-def test_what_retention_takes_before_it_is_copied(
+def test_records_that_retention_deletes_before_they_are_copied(
     broker: Server, destination: Server, name: str, move: Odradek
 ) -> None:
     create_topic(broker, name)
@@ -267,7 +267,7 @@ def test_what_retention_takes_before_it_is_copied(
 def test_differences_are_found(
     broker: Server, destination: Server, name: str, move: Odradek
 ) -> None:
-    """Somebody else wrote into the destination meanwhile."""
+    """Another client wrote to the destination during the copy."""
     create_topic(broker, name)
     produce(broker, name, [b"one"])
     move()

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cli_tests.conftest import own_configs
-from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.clusters import MigrationSide
 from odradek_testkit.clients import Rec, admin_of, create_topic, produce, wait_until
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
@@ -28,10 +28,10 @@ DEADLINE_S = 300.0
 
 
 def test_100_000_records_under_load_with_two_kills(tmp_path: Path) -> None:
-    """1. 100,000 records are there, a group has read some, a producer goes on writing.
+    """1. 100,000 records exist, a group has read some, a producer keeps writing.
     2. `migrate --follow` runs, is killed with kill -9, runs again, is killed again, runs again.
     3. The producer stops, --cut-over follows.
-    4. Every record is in the destination once, in order; the group goes on where it was."""
+    4. Every record is in the destination once, in order; the group continues at its offset."""
     with (
         RunningBroker(directory=tmp_path / "source") as source,
         RunningApacheKafka(directory=tmp_path / "destination") as destination,
@@ -131,7 +131,7 @@ def migration(
 def reached(
     count: int, destination: Server, process: subprocess.Popen[bytes], directory: Path
 ) -> None:
-    """Waits for the destination; a migration that ends meanwhile is an error."""
+    """Waits for the destination; fails if the migration ends before that."""
 
     def enough() -> bool:
         assert process.poll() is None, (directory / "migrate.log").read_text()
@@ -141,12 +141,12 @@ def reached(
 
 
 def copied(destination: Server) -> int:
-    """The records and markers of the destination; 0 before the topic is there."""
+    """The number of records and markers in the destination; 0 before the topic exists."""
     admin = admin_of(destination)
     if TOPIC not in admin.list_topics(timeout=30).topics:
         return 0
     places = [(TOPIC, p) for p in range(PARTITIONS)]
-    with closing(Cluster(destination.bootstrap)) as cluster:
+    with closing(MigrationSide(destination.bootstrap)) as cluster:
         return sum(cluster.ends(places).values())
 
 
@@ -177,7 +177,7 @@ def read_all(server: Server, count: int) -> dict[int, list[tuple[object, ...]]]:
 
 
 def next_record(server: Server) -> dict[int, bytes | None]:
-    """What the group would read next in each partition."""
+    """The offset that the group would read next in each partition."""
     consumer = Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": GROUP, "enable.auto.commit": False}
     )

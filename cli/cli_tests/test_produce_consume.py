@@ -1,4 +1,4 @@
-"""odradek produce and odradek consume, and dump-log on what they left on disk."""
+"""odradek produce and odradek consume, and dump-log of the segments that they wrote."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def records(odradek: Odradek, topic: str) -> list[dict[str, Any]]:
 def test_the_copy_of_a_topic_equals_it(broker: RunningBroker, odradek: Odradek, topic: str) -> None:
     """consume --json | produce --json: keys, tombstones, headers, bytes, partitions, times."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
-    headers: Any  # what the client's types do not allow, the wire does
+    headers: Any  # the client's types do not allow this, the protocol does
     for partition, key, value, headers in [
         (0, b"k", b"text \xc3\xa9\n\ttab", [("h", b"1"), ("h", b"2"), ("raw", b"\xff\x00")]),
         (1, None, b"\xff\xfe\x00", []),
@@ -282,7 +282,7 @@ def test_a_mistyped_topic_is_not_created(
     assert [r["value"] for r in records(odradek, f"{topic}.new")] == ["x"]
 
 
-def test_what_was_read_before_a_bad_line_is_written(odradek: Odradek, topic: str) -> None:
+def test_records_before_a_bad_line_are_written(odradek: Odradek, topic: str) -> None:
     refused = odradek("produce", topic, "-K", ":", stdin="a:1\nb:2\nnothing\n", code=1).stderr
     assert "line 3" in refused
     assert sorted(r["value"] for r in records(odradek, topic)) == ["1", "2"]

@@ -1,7 +1,8 @@
-"""`odradek local demo`: what it prints, what little memory changes, what a signal leaves."""
+"""`odradek local demo`: its output, its size with little memory, and its end by a signal."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from odradek_cli.demo_clients import Seen
+from odradek_cli.demo_clients import ClientsSeen
 from odradek_cli.quickstart import QUICKSTART
 from odradek_cli.rolling_demo import MEMORY_MB, _as_the_machine_allows
 from odradek_cli.spark_guest import spark_absent
@@ -41,10 +42,29 @@ def processes_with(directory: Path) -> list[int]:
     ],
 )
 def test_a_signal_leaves_nothing_behind(tmp_path: Path, number: int, moment: str) -> None:
+    interrupt(tmp_path, number, moment, "--no-spark", memory_mb="1000")
+
+
+@pytest.mark.long  # Spark starts twice, next to three brokers: a minute of CPU
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("number", "moment"), [(signal.SIGINT, "Starting Spark"), (signal.SIGINT, "restart broker")]
+)
+def test_a_signal_leaves_nothing_of_spark_behind(
+    tmp_path: Path, number: int, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not os.environ.get("ODRADEK_REQUIRE_TOOLS"):
+        pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
+    # Java ignores TMPDIR.
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Djava.io.tmpdir={tmp_path}")
+    interrupt(tmp_path, number, moment, "--spark", memory_mb="2500")
+
+
+def interrupt(directory: Path, number: int, moment: str, flag: str, *, memory_mb: str) -> None:
     """The directory is the demo's own TMPDIR: brokers, ports and files would show there."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path), MEMORY_MB: "1000"}
+    environment = {**os.environ, "TMPDIR": str(directory), MEMORY_MB: memory_mb}
     demo = subprocess.Popen(
-        [sys.executable, "-m", "odradek_cli", "local", "demo", "--no-spark"],
+        [sys.executable, "-m", "odradek_cli", "local", "demo", flag],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert demo.stderr is not None
@@ -61,6 +81,23 @@ def test_a_signal_leaves_nothing_behind(tmp_path: Path, number: int, moment: str
     demo.stderr.close()
     assert moment in said[-1], "".join(said)
     assert code != 0
+    assert list(directory.iterdir()) == []
+    assert processes_with(directory) == []
+
+
+@pytest.mark.long  # three brokers with TLS are restarted under load: half a minute of CPU
+def test_the_secured_demo_replaces_its_ca_and_nobody_notices(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), MEMORY_MB: "1000"}
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek_cli", "local", "demo", "--secure", "--json"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert (rows["lost"], rows["duplicated"], rows["errors"]) == (0, 0, 0)
+    assert rows["brokers_restarted"] == "3 of 3"
+    assert rows["ca_replaced"].startswith("yes")
+    assert (rows["client_without_login"], rows["client_without_acl"]) == ("refused", "refused")
     assert list(tmp_path.iterdir()) == []
     assert processes_with(tmp_path) == []
 
@@ -98,6 +135,6 @@ def test_spark_takes_no_part_without_java_or_memory(monkeypatch: pytest.MonkeyPa
 
 
 def test_latency_and_silence_of_a_step() -> None:
-    seen = Seen(answers=[(1.0, 5.0), (2.0, 7.0), (2.5, 90.0), (9.0, 400.0)])
+    seen = ClientsSeen(answers=[(1.0, 5.0), (2.0, 7.0), (2.5, 90.0), (9.0, 400.0)])
     assert seen.between(1.5, 4.0) == (90.0, 1.5)
     assert seen.between(5.0, 8.0) == (0.0, 3.0)

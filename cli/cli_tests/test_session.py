@@ -198,7 +198,7 @@ def test_commands_with_clusters_of_their_own_do_not_use_the_profile(
     assert refused.endswith("`odradek migrate` does not use them\n")
 
 
-def test_what_librdkafka_cannot_do_is_refused_by_name() -> None:
+def test_settings_unknown_to_librdkafka_are_refused_by_name() -> None:
     given = {"security.protocol": "SSL", "ssl.truststore.type": "JKS"}
     with pytest.raises(UsageError, match=r"ssl\.truststore\.type: produce, consume"):
         security_settings(given)

@@ -45,7 +45,7 @@ def test_alter(odradek: Odradek, as_json: Callable[..., Any], topic: str) -> Non
     assert "--partitions" in nothing.stderr
 
 
-def test_errors_are_one_sentence_that_names_the_thing(odradek: Odradek, topic: str) -> None:
+def test_errors_are_one_sentence_that_names_the_object(odradek: Odradek, topic: str) -> None:
     cases = [
         (("topics", "create", topic), f"topic {topic}", "TOPIC_ALREADY_EXISTS"),
         (("topics", "create", "x/y"), "topic x/y", "TOPIC_EXCEPTION"),

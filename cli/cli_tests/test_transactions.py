@@ -1,6 +1,6 @@
-"""`odradek transactions`: what is open, and how it is ended by force.
+"""`odradek transactions`: open transactions, and how they are aborted by force.
 
-With ODRADEK_TEST_ENGINE=apache the same runs against Apache Kafka.
+With ODRADEK_TEST_ENGINE=apache the same tests run against Apache Kafka.
 """
 
 from __future__ import annotations

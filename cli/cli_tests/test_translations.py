@@ -22,6 +22,8 @@ CLASSES = {
     "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-console-share-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-metadata-quorum.sh": "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -75,6 +77,7 @@ def test_the_column_of_odradek(odradek: Odradek) -> None:
     assert printed["the last record"] == "v\n"
     assert "k v\n" in printed["read with a format"]
     assert "billing" in printed["lag of a group"]
+    assert "packers: Empty" in printed["lag of a share group"]
 
 
 def test_the_column_of_kcat(broker: RunningBroker, odradek: Odradek) -> None:
@@ -101,8 +104,8 @@ def test_the_column_of_kafka(broker: RunningBroker, tmp_path: Path) -> None:
             continue
         line = row.kafka.replace("$B", f"--bootstrap-server {broker.bootstrap}")
         text, (command,) = stages(line.replace("FILE", str(tmp_path / "records.json")))
-        consumer = "ConsoleConsumer" in CLASSES[command[0]]
-        # The console consumer ends with an error when nothing has come for --timeout-ms.
+        consumer = CLASSES[command[0]].endswith("Consumer")
+        # The console consumers exit with an error when they get no record for --timeout-ms.
         kafka_tool(
             CLASSES[command[0]], *command[1:], stdin=text, check=not consumer, timeout_s=150.0
         )

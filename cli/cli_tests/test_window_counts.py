@@ -1,17 +1,17 @@
-"""What a demonstration's counts are compared with, and how a difference is said."""
+"""The expected counts of the demonstration, and how a difference is reported."""
 
 from collections import Counter
 
 import pytest
 
 from odradek_cli import spark_guest
-from odradek_cli.demo_clients import Seen
+from odradek_cli.demo_clients import ClientsSeen
 from odradek_cli.window_counts import difference
 
 
-def test_what_the_reader_read_in_windows() -> None:
+def test_the_records_of_the_reader_by_window() -> None:
     """By the records' own times; a record that was read twice is expected twice."""
-    seen = Seen(stamps=[(3, 20_000), (23, 29_999), (3, 20_000), (3, 30_000), (4, 20_000)])
+    seen = ClientsSeen(stamps=[(3, 20_000), (23, 29_999), (3, 20_000), (3, 30_000), (4, 20_000)])
     assert spark_guest.expected(seen) == {(20, "c3"): 3, (30, "c3"): 1, (20, "c4"): 1}
 
 

@@ -9,7 +9,7 @@ import typer
 
 from odradek_cli.errors import CliError
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm
-from odradek_cli.output import print_json, print_table
+from odradek_cli.output import print_listed
 
 if TYPE_CHECKING:
     from odradek_protocol.acl_codes import AclResource
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, add and remove ACLs.", no_args_is_help=True)
 
 CLUSTER_NAME = "kafka-cluster"
+RESOURCES = "--topic, --group, --transactional-id, --cluster, --token and --user-principal"
 
 
 class What(StrEnum):
@@ -34,15 +35,31 @@ class What(StrEnum):
     describe_configs = "describe-configs"
     alter_configs = "alter-configs"
     idempotent_write = "idempotent-write"
+    create_tokens = "create-tokens"
+    describe_tokens = "describe-tokens"
 
 
 Principal = Annotated[str | None, typer.Option("--principal", help="For example User:alice.")]
 Host = Annotated[str | None, typer.Option("--host", help="An address, or * for all.")]
 TopicName = Annotated[str | None, typer.Option("--topic", help="A topic, or * for all.")]
 GroupName = Annotated[str | None, typer.Option("--group", help="A group, or * for all.")]
-TransactionalId = Annotated[str | None, typer.Option("--transactional-id", help="Or * for all.")]
+TransactionalId = Annotated[
+    str | None, typer.Option("--transactional-id", help="A transactional id, or * for all.")
+]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Prefixed = Annotated[bool, typer.Option("--prefixed", help="Of all names that begin so.")]
+TokenId = Annotated[
+    str | None, typer.Option("--token", help="A delegation token by its id, or * for all.")
+]
+OfUser = Annotated[
+    str | None,
+    typer.Option(
+        "--user-principal",
+        help="A user whose tokens others may create or describe: User:alice, or * for all.",
+    ),
+]
+Prefixed = Annotated[
+    bool, typer.Option("--prefixed", help="The name is a prefix: all names that begin with it.")
+]
 
 
 @app.command("list")
@@ -51,6 +68,8 @@ def list_(
     group: GroupName = None,
     transactional_id: TransactionalId = None,
     cluster: OfCluster = False,
+    token: TokenId = None,
+    user: OfUser = None,
     principal: Principal = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -59,7 +78,7 @@ def list_(
     from odradek_cli.client import connect
     from odradek_protocol.client.admin.acls import AclSelection, list_acls
 
-    found = _resource(topic, group, transactional_id, cluster)
+    found = _resource(topic, group, transactional_id, cluster, token, user)
     selection = AclSelection(principal=principal)
     if found is not None:
         selection = AclSelection(kind=found[0], name=found[1], principal=principal)
@@ -75,9 +94,13 @@ def add(
     group: GroupName = None,
     transactional_id: TransactionalId = None,
     cluster: OfCluster = False,
+    token: TokenId = None,
+    user: OfUser = None,
     prefixed: Prefixed = False,
     host: Annotated[str, typer.Option("--host", help="An address, or * for all.")] = "*",
-    deny: Annotated[bool, typer.Option("--deny", help="Denies; wins over what allows.")] = False,
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Deny instead of allow; deny wins over allow.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +109,7 @@ def add(
     from odradek_protocol.acl_codes import AclOperation, AclPermission, PatternType
     from odradek_protocol.client.admin.acls import AclEntry, add_acls
 
-    kind, name = _needed(_resource(topic, group, transactional_id, cluster))
+    kind, name = _needed(_resource(topic, group, transactional_id, cluster, token, user))
     if ":" not in principal:
         raise CliError(f"--principal {principal}: must be TYPE:NAME, for example User:alice")
     entries = [
@@ -112,6 +135,8 @@ def remove(
     group: GroupName = None,
     transactional_id: TransactionalId = None,
     cluster: OfCluster = False,
+    token: TokenId = None,
+    user: OfUser = None,
     prefixed: Prefixed = False,
     principal: Principal = None,
     operation: Annotated[What | None, typer.Option("--operation", help="Only these.")] = None,
@@ -125,7 +150,7 @@ def remove(
     from odradek_protocol.acl_codes import AclOperation, PatternType
     from odradek_protocol.client.admin.acls import AclSelection, remove_acls
 
-    kind, name = _needed(_resource(topic, group, transactional_id, cluster))
+    kind, name = _needed(_resource(topic, group, transactional_id, cluster, token, user))
     selection = AclSelection(
         kind,
         name,
@@ -140,7 +165,12 @@ def remove(
 
 
 def _resource(
-    topic: str | None, group: str | None, transactional_id: str | None, cluster: bool
+    topic: str | None,
+    group: str | None,
+    transactional_id: str | None,
+    cluster: bool,
+    token: str | None,
+    user: str | None,
 ) -> tuple[AclResource, str] | None:
     from odradek_protocol.acl_codes import AclResource
 
@@ -149,16 +179,18 @@ def _resource(
         AclResource.GROUP: group,
         AclResource.TRANSACTIONAL_ID: transactional_id,
         AclResource.CLUSTER: CLUSTER_NAME if cluster else None,
+        AclResource.DELEGATION_TOKEN: token,
+        AclResource.USER: user,
     }
     named = [(kind, name) for kind, name in given.items() if name is not None]
     if len(named) > 1:
-        raise CliError("give one of --topic, --group, --transactional-id and --cluster")
+        raise CliError(f"give one of {RESOURCES}")
     return named[0] if named else None
 
 
 def _needed(resource: tuple[AclResource, str] | None) -> tuple[AclResource, str]:
     if resource is None:
-        raise CliError("name the resource: --topic, --group, --transactional-id or --cluster")
+        raise CliError(f"name the resource: one of {RESOURCES}")
     return resource
 
 
@@ -175,9 +207,4 @@ def _show(entries: list[AclEntry], *, as_json: bool) -> None:
         }
         for entry in entries
     ]
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        print("No ACLs.")
-    else:
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    print_listed(rows, as_json, list(rows[0]) if rows else [], "No ACLs.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from odradek_cli import session
 from odradek_cli.errors import CliError, UsageError
+from odradek_cli.output import print_json
 from odradek_protocol.client.deadline import Deadline
 from odradek_protocol.client.errors import AddressError, ClientError, NoBrokerError
 from odradek_protocol.client.kafka_client import KafkaClient
@@ -89,7 +90,20 @@ def check_topic(client: KafkaClient, topic: str, remedy: str = "") -> None:
     raise NoTopicError(f"topic {topic}: there is no such topic{hint}{remedy}")
 
 
+def report_deleted(
+    kind: str, names: Sequence[str], refused: Mapping[str, ClientError], as_json: bool
+) -> None:
+    """Prints what was deleted; then the first refusal becomes an error: `kind` orders: …"""
+    deleted = [name for name in names if name not in refused]
+    if not as_json:
+        for name in deleted:
+            print(f"Deleted {kind} {name}.")
+    raise_first(kind, refused)
+    if as_json:
+        print_json({"deleted": deleted})
+
+
 def raise_first(kind: str, refused: Mapping[str, ClientError]) -> None:
-    """The first of what was refused, as a sentence: raise_first("topic", {"orders": error})."""
+    """Raises the first refusal, as a sentence: raise_first("topic", {"orders": error})."""
     for name, error in refused.items():
         raise CliError(f"{kind} {name}: {error}") from error

@@ -34,7 +34,7 @@ LISTED_MAX = 20  # under-replicated partitions in the table; --json has all of t
 
 
 @dataclass
-class Broker:
+class BrokerHealth:
     id: int
     address: str
     rack: str | None
@@ -76,7 +76,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) 
         metadata = client.metadata()
         controller = describe_quorum(client)["leader"]
     brokers = {
-        node.broker_id: Broker(node.broker_id, str(node.address), node.rack)
+        node.broker_id: BrokerHealth(node.broker_id, str(node.address), node.rack)
         for _, node in sorted(metadata.brokers.items())
     }
     state = survey(metadata, brokers)
@@ -86,7 +86,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) 
         _print(metadata.cluster_id, controller, brokers, state)
 
 
-def survey(metadata: Metadata, brokers: dict[int, Broker]) -> Health:
+def survey(metadata: Metadata, brokers: dict[int, BrokerHealth]) -> Health:
     """Goes through all partitions; also counts leaders and replicas per broker."""
     health = Health(topics=len(metadata.topics))
     for name, topic in sorted(metadata.topics.items()):
@@ -109,7 +109,7 @@ def survey(metadata: Metadata, brokers: dict[int, Broker]) -> Health:
 
 
 def _as_json(
-    cluster_id: str, controller: int, brokers: dict[int, Broker], health: Health
+    cluster_id: str, controller: int, brokers: dict[int, BrokerHealth], health: Health
 ) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
@@ -120,7 +120,9 @@ def _as_json(
     }
 
 
-def _print(cluster_id: str, controller: int, brokers: dict[int, Broker], health: Health) -> None:
+def _print(
+    cluster_id: str, controller: int, brokers: dict[int, BrokerHealth], health: Health
+) -> None:
     print(f"cluster {cluster_id}, {len(brokers)} brokers, controller {controller}")
     print_table(
         [">broker", "address", "rack", ">leaders", ">replicas"],

@@ -27,13 +27,13 @@ app = typer.Typer(
 )
 
 
-class Kind(StrEnum):
+class ConfigKind(StrEnum):
     topic = "topic"
     broker = "broker"
     group = "group"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="What NAME is.")]
+KindArgument = Annotated[ConfigKind, typer.Argument(help="What NAME is.")]
 NameArgument = Annotated[
     str,
     typer.Argument(
@@ -140,13 +140,13 @@ def alter(
         print(f"Altered {subject}.")
 
 
-def subject_of(kind: Kind, name: str) -> str:
-    """What messages are about; only a broker's name may be left out."""
+def subject_of(kind: ConfigKind, name: str) -> str:
+    """The name of the resource in messages; only a broker's name may be left out."""
     if name:
-        if kind is Kind.broker and not name.isdecimal():
+        if kind is ConfigKind.broker and not name.isdecimal():
             raise UsageError(f"broker {name}: expected a broker's id such as 1, or nothing")
         return f"{kind} {name}"
-    if kind is not Kind.broker:
+    if kind is not ConfigKind.broker:
         raise UsageError(f"{kind}: expected the name of a {kind}")
     return "default of all brokers"
 
@@ -163,4 +163,4 @@ def apply(client: KafkaClient, kind: ResourceType, name: str, changes: Changes) 
     ]
     refused = alter_configs(client, kind, {name: operations})
     if name in refused:
-        raise CliError(f"{subject_of(Kind(kind.name.lower()), name)}: {refused[name]}")
+        raise CliError(f"{subject_of(ConfigKind(kind.name.lower()), name)}: {refused[name]}")

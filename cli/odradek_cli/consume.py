@@ -3,22 +3,24 @@
 Without --group no consumer group is joined and nothing is committed: reading changes nothing.
 With --group the command is a member of that group: it shares the partitions with the other
 members, goes on at the committed offsets, and commits what it has printed. SIGTERM and Ctrl-C
-leave the group, so that the others take its partitions over at once.
+leave the group, so that the others take its partitions over at once. With --share it is a member of
+a share group: odradek_cli/consume_share.py. With --schema-registry
+records are decoded: odradek_cli/decoding.py.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, NoReturn, Self
+from typing import Annotated
 
 import typer
 
+from odradek_cli.decoding import Decode, decoding
 from odradek_cli.errors import UsageError
+from odradek_cli.leaving import LeavesOnSignal
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_group
 from odradek_cli.reading import Start, last_records, partitions_of, read, starting_points
 from odradek_cli.records import Show, printer
@@ -94,13 +96,47 @@ def consume(
         GroupProtocol,
         typer.Option("--group-protocol", help="With --group; consumer is KIP-848."),
     ] = GroupProtocol.classic,
+    share: Annotated[
+        str | None,
+        typer.Option(
+            "--share",
+            metavar="GROUP",
+            help="Join this share group (a queue), and accept each record after it was printed.",
+            autocompletion=complete_group,
+        ),
+    ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            help="Print values as JSON, decoded with the schemas of this registry.",
+        ),
+    ] = None,
+    decode: Annotated[
+        Decode | None,
+        typer.Option("--decode", help="With a schema registry: what is decoded. Default: value."),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic; new ones as they come, until Ctrl-C."""
     from odradek_cli.client import check_topic, connect
 
-    show = printer(template, full, as_json)
+    show = decoding(printer(template, full, as_json), schema_registry, decode)
+    if share is not None:
+        from odradek_cli.consume_share import consume_in_share_group
+
+        if group is not None:
+            raise UsageError("--group and --share exclude each other")
+        if partition or from_beginning or offset is not None or timestamp is not None:
+            raise UsageError(
+                f"--share: the group knows where it is. `odradek configs alter group {share} --set "
+                "share.auto.offset.reset=earliest` says where a new group starts, `odradek "
+                "share-groups reset` moves one"
+            )
+        consume_in_share_group(bootstrap, topic, share, max_messages, until_end, show)
+        return
     if group is not None:
         if partition or offset is not None or timestamp is not None:
             raise UsageError(
@@ -192,49 +228,12 @@ def consume_in_group(
         on_assign=lambda _, places: owned.update(place.partition for place in places),
         on_revoke=lambda _, places: owned.difference_update(place.partition for place in places),
     )
-    with SigtermLeaves() as sigterm:
+    with LeavesOnSignal(signal.SIGTERM) as leaving:
         try:
             for message in read(consumer, owned, max_messages, until_end):
-                with sigterm.whole():
+                with leaving.whole():
                     show(message)
                     consumer.store_offsets(message)
         finally:
             sys.stdout.flush()
             consumer.close()  # commits, and leaves the group
-
-
-class SigtermLeaves:
-    """In this block SIGTERM runs `finally` clauses and ends the command with code 143.
-
-    Inside of `whole()` the signal takes effect at its end, so that what is done there is not left
-    half done.
-    """
-
-    def __init__(self) -> None:
-        self._held = False
-        self._came = False
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGTERM, self._signalled)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-        if self._came:
-            self._leave()
-
-    def _signalled(self, *_: object) -> None:
-        self._came = True
-        if not self._held:
-            self._leave()
-
-    def _leave(self) -> NoReturn:
-        sys.exit(128 + signal.SIGTERM)

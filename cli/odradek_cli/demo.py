@@ -51,7 +51,7 @@ class Contents:
 
 
 @dataclass
-class Measured:
+class DemoSummary:
     """The numbers of the summary."""
 
     startup_ms: int = 0
@@ -95,9 +95,9 @@ def demo(
         remarks().print("[bold]Done.[/] The broker is stopped and its directory removed.")
 
 
-def _show(broker: BrokerProcess, directory: Path, records: int) -> Measured:
+def _show(broker: BrokerProcess, directory: Path, records: int) -> DemoSummary:
     say = remarks().print
-    measured = Measured()
+    measured = DemoSummary()
     say("[bold]1.[/] Starting one broker, with its data in a directory of its own …")
     measured.startup_ms = _start(broker)
     say(f"   ready after {measured.startup_ms} ms; Kafka clients reach it at {broker.bootstrap}")
@@ -116,7 +116,7 @@ def _show(broker: BrokerProcess, directory: Path, records: int) -> Measured:
     say("[bold]6.[/] Ending the broker with kill -9, and starting it on the same files …")
     broker.kill()
     measured.restart_ms = _start(broker)
-    _check(written, _consume(broker, written.count, Measured()))
+    _check(written, _consume(broker, written.count, DemoSummary()))
     say(f"   all {written.count:,} records are there, in order, each once")
     measured.disk_bytes = sum(f.stat().st_size for f in directory.rglob("*.log") if f.is_file())
     return measured
@@ -137,7 +137,7 @@ def _create_topic(broker: BrokerProcess) -> None:
         raise_first("topic", create_topics(client, [NewTopic(TOPIC, PARTITIONS, 1)]))
 
 
-def _produce(broker: BrokerProcess, records: int, measured: Measured) -> Contents:
+def _produce(broker: BrokerProcess, records: int, measured: DemoSummary) -> Contents:
     from confluent_kafka import Producer
 
     from odradek_cli.librdkafka import settings
@@ -166,7 +166,7 @@ def _produce(broker: BrokerProcess, records: int, measured: Measured) -> Content
     return written
 
 
-def _consume(broker: BrokerProcess, records: int, measured: Measured) -> Contents:
+def _consume(broker: BrokerProcess, records: int, measured: DemoSummary) -> Contents:
     read = Contents()
     started = heard = time.monotonic()
     consumer = _consumer(broker, dict.fromkeys(range(PARTITIONS), 0))
@@ -196,7 +196,7 @@ def _consumer(broker: BrokerProcess, offsets: dict[int, int]) -> Consumer:
     return consumer
 
 
-def _round_trips(broker: BrokerProcess, measured: Measured, written: Contents) -> None:
+def _round_trips(broker: BrokerProcess, measured: DemoSummary, written: Contents) -> None:
     """Measures the time from produce() to poll(), one record at a time."""
     from confluent_kafka import Producer
 
@@ -226,7 +226,7 @@ def _check(written: Contents, read: Contents) -> None:
         )
 
 
-def _as_dict(measured: Measured) -> dict[str, Any]:
+def _as_dict(measured: DemoSummary) -> dict[str, Any]:
     return {
         "startup_ms": measured.startup_ms,
         "restart_after_kill_ms": measured.restart_ms,
@@ -241,7 +241,7 @@ def _as_dict(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _print_summary(measured: Measured) -> None:
+def _print_summary(measured: DemoSummary) -> None:
     def rate(seconds: float) -> str:
         per_s, bytes_per_s = measured.records / seconds, measured.bytes_total / seconds
         return f"{per_s:,.0f} records/s, {bytes_text(bytes_per_s)}/s ({seconds:.1f} s)"

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -38,7 +38,7 @@ def number_of(value: bytes) -> int:
 
 
 @dataclass
-class Seen:
+class ClientsSeen:
     sent: int = 0
     acked: dict[int, float] = field(default_factory=dict)  # number → when, in seconds
     errors: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Seen:
         return percentile(self.latencies_ms, percent)
 
     def between(self, begin: float, end: float) -> tuple[float, float]:
-        """What the writer saw from one instant to another: 99th percentile in ms, silence in s."""
+        """The writer's measurements between two instants: 99th percentile in ms, silence in s."""
         found = sorted(one for one in list(self.answers) if begin <= one[0] <= end)
         instants = [begin, *(at for at, _ in found), end]
         return percentile([latency for _, latency in found], 99), longest_gap_s(instants)
@@ -87,9 +87,13 @@ def longest_gap_s(instants: Sequence[float]) -> float:
 class Clients:
     """A writer and a reader, each in its thread; librdkafka with its default retries."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, login: Mapping[str, str]
+    ) -> None:
+        """`login`: librdkafka's settings of TLS and SASL."""
         self.bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
-        self.seen = Seen()
+        self._login = login
+        self.seen = ClientsSeen()
         self._written, self._stop = threading.Event(), threading.Event()
         self._threads = [
             threading.Thread(target=target, daemon=True) for target in (self._write, self._read)
@@ -99,7 +103,7 @@ class Clients:
         for thread in self._threads:
             thread.start()
 
-    def finish(self) -> Seen:
+    def finish(self) -> ClientsSeen:
         """Stops writing; the reader goes on until it has read every acknowledged record."""
         self._stop.set()
         for thread in self._threads:
@@ -112,7 +116,7 @@ class Clients:
         from odradek_cli.librdkafka import settings
 
         more: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "linger_ms": 5}
-        producer = Producer(settings(self.bootstrap, **more))
+        producer = Producer({**settings(self.bootstrap, **more), **self._login})
         seen, began = self.seen, time.monotonic()
 
         def answered(number: int, at: float, error: KafkaError | None, _: Message) -> None:
@@ -144,7 +148,7 @@ class Clients:
         from odradek_cli.librdkafka import settings
 
         more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
-        consumer = Consumer(settings(self.bootstrap, **more))
+        consumer = Consumer({**settings(self.bootstrap, **more), **self._login})
         consumer.assign([TopicPartition(self.topic, p, 0) for p in range(self.partitions)])
         heard = time.monotonic()
         while not self._has_all() and time.monotonic() - heard < SILENCE_S:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from odradek_cli.demo_clients import Seen
+    from odradek_cli.demo_clients import ClientsSeen
 
 
 @dataclass
@@ -31,6 +31,6 @@ class Guest(Protocol):
 
     def line(self) -> str: ...
 
-    def finish(self, seen: Seen) -> Findings: ...
+    def finish(self, seen: ClientsSeen) -> Findings: ...
 
     def stop(self) -> None: ...

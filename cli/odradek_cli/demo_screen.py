@@ -1,4 +1,4 @@
-"""What `odradek local demo` shows while brokers restart.
+"""The screen of `odradek local demo` while brokers restart.
 
 On a terminal: a table of the brokers and a line about the clients, always up to date, and above
 them what has happened. In a pipe or a log: one line per step, nothing else.

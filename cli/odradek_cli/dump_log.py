@@ -1,4 +1,4 @@
-"""`odradek dump-log`: what is in the files of a partition, like Kafka's DumpLogSegments.
+"""`odradek dump-log`: the content of a partition's files, like Kafka's DumpLogSegments.
 
 Works on the files alone, of our broker or of Apache Kafka; no broker is asked and nothing changed.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CliError(Exception):
-    """One sentence for the user: what failed, and which option, topic or file it is about."""
+    """One sentence for the user: the error, with the option, topic or file it is about."""
 
     exit_code = 1
 
@@ -16,7 +16,7 @@ class UsageError(CliError):
 
 
 class StateError(CliError):
-    """What was asked for is not in the state that counts as good; the exit code says how bad."""
+    """The requested state was not found; the exit code says how far off it is."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

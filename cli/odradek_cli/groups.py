@@ -13,22 +13,36 @@ and overwrite what was set with their next commit.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek_cli.errors import CliError, UsageError
+from odradek_cli.errors import CliError
+from odradek_cli.offset_plans import (
+    ByDuration,
+    DryRun,
+    OffsetTarget,
+    Place,
+    ShowMembers,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToTimestamp,
+    dash,
+    ends,
+    pairs,
+    places_of,
+    print_reset,
+    short,
+)
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, complete_group, confirm
-from odradek_cli.output import print_json, print_table
+from odradek_cli.output import print_json, print_listed, print_table
 from odradek_cli.partitions import Target
 
 if TYPE_CHECKING:
     from odradek_protocol.client.admin.groups import GroupDescription, Member
     from odradek_protocol.client.kafka_client import KafkaClient
-    from odradek_protocol.ids import TopicPartition
 
 app = typer.Typer(
     help="List, describe, reset and delete consumer groups; see their lag.", no_args_is_help=True
@@ -42,15 +56,11 @@ Groups = Annotated[
     typer.Argument(help="Names of groups.", autocompletion=complete_group, metavar="GROUP…"),
 ]
 
-Place = tuple[str, int]
-
-DEAD = "Dead"  # the state of a group that does not exist
-# States of groups without members, in which offsets may be set.
-IDLE = ("Empty", DEAD)
+EMPTY = "Empty"  # the state of a group without members, in which offsets may be set
 
 
 @dataclass(frozen=True)
-class Progress:
+class PartitionProgress:
     """One partition as a group sees it; None where nothing is committed, known or assigned."""
 
     topic: str
@@ -79,23 +89,13 @@ def list_groups(
         for one in listed
         if one.is_consumer
     ]
-    if as_json:
-        print_json(found)
-    elif not found:
-        print("There are no groups.")
-    else:
-        print_table(["group", "type", "state"], [tuple(group.values()) for group in found])
+    print_listed(found, as_json, ["group", "type", "state"], "There are no groups.")
 
 
 @app.command()
 def describe(
     names: Groups,
-    members: Annotated[
-        bool,
-        typer.Option(
-            "--members", "-m", help="Show members and their partitions instead of offsets."
-        ),
-    ] = False,
+    members: ShowMembers = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -119,15 +119,15 @@ def describe(
             print_table(
                 columns,
                 [
-                    (m["member_id"], m["instance_id"], m["client_id"], m["host"], _short(m))
+                    (m["member_id"], m["instance_id"], m["client_id"], m["host"], short(m))
                     for m in group["members"]
                 ],
             )
         elif group["partitions"]:
             columns = ["partition", ">committed", ">end", ">lag", "client", "host"]
             rows = [
-                (f"{p['topic']}-{p['partition']}", _dash(p["committed"]), _dash(p["end"]),
-                 _dash(p["lag"]), p["client_id"], p["host"])
+                (f"{p['topic']}-{p['partition']}", dash(p["committed"]), dash(p["end"]),
+                 dash(p["lag"]), p["client_id"], p["host"])
                 for p in group["partitions"]
             ]  # fmt: skip
             print_table(columns, rows)
@@ -145,58 +145,31 @@ def reset(
             help="Repeatable. Default: all partitions that have a committed offset.",
         ),
     ] = None,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the oldest record.")
-    ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.")] = None,
-    to_timestamp: Annotated[
-        str | None,
-        typer.Option("--to-timestamp", help="To this time: 2026-01-31T12:00:00, or ms since 1970."),
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="Back by 90s, 30m, 12h, 7d or PT1H30M.")
-    ] = None,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_offset: ToOffset = None,
+    to_timestamp: ToTimestamp = None,
+    by_duration: ByDuration = None,
     shift_by: Annotated[
         int | None, typer.Option("--shift-by", help="Forwards, or backwards if negative.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Set the offsets at which a group goes on. The group must have no members."""
     from odradek_cli.client import connect
 
-    ways = (to_offset, to_timestamp, by_duration, shift_by)
-    if sum((to_earliest, to_latest, *(way is not None for way in ways))) != 1:
-        raise UsageError(
-            "say where to: one of --to-earliest, --to-latest, --to-offset, --to-timestamp, "
-            "--by-duration, --shift-by"
-        )
+    goal = OffsetTarget(to_earliest, to_latest, to_offset, to_timestamp, by_duration, shift_by)
+    goal.check("--shift-by")
     with connect(bootstrap) as client:
         committed = _committed(client, group)
-        places = _places(client, group, topic, committed)
+        places = places_of(client, group, topic, committed)
         _check_idle(client, group)
-        if to_timestamp is not None or by_duration is not None:
-            wanted = _at_time(client, places, _moment_ms(to_timestamp, by_duration))
-        else:
-            low, high = _ends(client, places)
-            wanted = {}
-            for place in places:
-                if to_earliest:
-                    offset = low[place]
-                elif to_latest:
-                    offset = high[place]
-                elif to_offset is not None:
-                    offset = to_offset
-                else:
-                    if committed.get(place) is None:
-                        raise CliError(f"--shift-by: {_text(place)} has no committed offset")
-                    offset = committed[place] + (shift_by or 0)
-                wanted[place] = min(max(offset, low[place]), high[place])
+        wanted = goal.resolve(client, places, committed)
         if not dry_run:
             _commit(client, group, wanted)
-    _print_reset(wanted, committed, as_json, dry_run)
+    print_reset(wanted, committed, as_json, dry_run)
 
 
 @app.command("delete-offsets")
@@ -245,37 +218,31 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups with all their offsets. Groups with members are refused."""
-    from odradek_cli.client import connect, raise_first
+    from odradek_cli.client import connect, report_deleted
     from odradek_protocol.client.admin.groups import delete_groups
 
     confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
     with connect(bootstrap) as client:
         refused = delete_groups(client, names)
-    deleted = [name for name in names if name not in refused]
-    if not as_json:
-        for name in deleted:
-            print(f"Deleted group {name}.")
-    raise_first("group", refused)
-    if as_json:
-        print_json({"deleted": deleted})
+    report_deleted("group", names, refused, as_json)
 
 
 def _described(client: KafkaClient, name: str) -> dict[str, Any]:
     group = _describe(client, name)
-    if group.state == DEAD:
+    if not group.exists:
         raise CliError(f"group {name}: there is no such group")
     owners: dict[Place, Member] = {
         place: member for member in group.members for place in member.assignment
     }
     committed = _committed(client, name)
     places = sorted(set(committed) | set(owners))
-    _, high = _ends(client, places, missing_ok=True)
+    _, high = ends(client, places, missing_ok=True)
     progress = []
     for place in places:
         at, end, member = committed.get(place), high.get(place), owners.get(place)
         lag = None if at is None or end is None else max(end - at, 0)
         who = (member.member_id, member.client_id, member.host) if member else ()
-        progress.append(Progress(*place, at, end, lag, *who))
+        progress.append(PartitionProgress(*place, at, end, lag, *who))
     lags = [one.lag for one in progress if one.lag is not None]
     return {
         "group": name,
@@ -290,8 +257,8 @@ def _described(client: KafkaClient, name: str) -> dict[str, Any]:
                 "instance_id": member.instance_id,
                 "client_id": member.client_id,
                 "host": member.host,
-                "partitions": _pairs(member.assignment),
-                "target_partitions": _pairs(member.target_assignment or ()),
+                "partitions": pairs(member.assignment),
+                "target_partitions": pairs(member.target_assignment or ()),
             }
             for member in group.members
         ],
@@ -309,7 +276,7 @@ def _describe(client: KafkaClient, name: str) -> GroupDescription:
 
 def _check_idle(client: KafkaClient, name: str) -> None:
     group = _describe(client, name)
-    if group.state not in IDLE:
+    if group.exists and group.state != EMPTY:
         raise CliError(
             f"group {name} has {len(group.members)} active members (state {group.state}): "
             "stop them first, or they will commit over what is set"
@@ -324,74 +291,6 @@ def _committed(client: KafkaClient, name: str) -> dict[Place, int]:
         return {place: found.offset for place, found in committed_offsets(client, name).items()}
 
 
-def _places(
-    client: KafkaClient, group: str, topics: list[str] | None, committed: Iterable[Place]
-) -> list[Place]:
-    if not topics:
-        places = sorted(committed)
-        if not places:
-            raise CliError(f"group {group} has no offsets: name topics with --topic")
-        return places
-    known = client.metadata().topics
-    places = []
-    for target in map(Target.parse, topics):
-        if target.topic not in known:
-            raise CliError(f"--topic {target.topic}: there is no such topic")
-        partitions = known[target.topic].partitions
-        if target.partition is not None and target.partition not in partitions:
-            raise CliError(
-                f"--topic {target.topic}:{target.partition}: the topic has {len(partitions)} "
-                "partitions"
-            )
-        places += [(target.topic, n) for n in sorted(partitions) if target.partition in (None, n)]
-    return places
-
-
-def _list_offsets(
-    client: KafkaClient, places: Iterable[Place], timestamp_ms: int, missing_ok: bool = False
-) -> dict[Place, int]:
-    from odradek_cli.client import found
-    from odradek_protocol.client.admin.offsets import list_offsets
-    from odradek_protocol.client.errors import ClientError
-    from odradek_protocol.ids import TopicPartition
-
-    answers = list_offsets(client, [TopicPartition(*place) for place in places], timestamp_ms)
-    return {
-        place: found(str(place), answer)
-        for place, answer in answers.items()
-        if not (missing_ok and isinstance(answer, ClientError))
-    }
-
-
-def _ends(
-    client: KafkaClient, places: Iterable[Place], missing_ok: bool = False
-) -> tuple[dict[Place, int], dict[Place, int]]:
-    """The first offsets, and the offsets after the last records."""
-    from odradek_protocol.client.admin.offsets import EARLIEST, LATEST
-
-    places = list(places)
-    low = _list_offsets(client, places, EARLIEST, missing_ok)
-    return low, _list_offsets(client, places, LATEST, missing_ok)
-
-
-def _at_time(client: KafkaClient, places: list[Place], at_ms: int) -> dict[Place, int]:
-    """The first record at or after the time; the end where there is none."""
-    from odradek_protocol.client.admin.offsets import LATEST
-
-    found = _list_offsets(client, places, at_ms)
-    late = [place for place, offset in found.items() if offset < 0]
-    return {**found, **_list_offsets(client, late, LATEST)}
-
-
-def _moment_ms(timestamp: str | None, duration: str | None) -> int:
-    from odradek_cli.reading import parse_duration_ms, parse_time
-
-    if timestamp is not None:
-        return parse_time(timestamp, "--to-timestamp")
-    assert duration is not None
-    return int(time.time() * 1000) - parse_duration_ms(duration)
-
-
 def _commit(client: KafkaClient, group: str, wanted: dict[Place, int]) -> None:
     from odradek_cli.client import about
     from odradek_protocol.client.admin.groups import CommittedOffset, commit_offsets
@@ -402,40 +301,3 @@ def _commit(client: KafkaClient, group: str, wanted: dict[Place, int]) -> None:
         refused = commit_offsets(client, group, offsets)
     if refused:
         raise CliError("; ".join(f"{place}: {error}" for place, error in refused.items()))
-
-
-def _print_reset(
-    wanted: dict[Place, int], committed: dict[Place, int], as_json: bool, dry_run: bool
-) -> None:
-    if as_json:
-        print_json(
-            [
-                {"topic": topic, "partition": n, "from": committed.get((topic, n)), "to": to}
-                for (topic, n), to in sorted(wanted.items())
-            ]
-        )
-        return
-    rows = [(_text(place), _dash(committed.get(place)), to) for place, to in sorted(wanted.items())]
-    print_table(["partition", ">from", ">to"], rows)
-    if dry_run:
-        print("Nothing was changed (--dry-run).")
-
-
-def _pairs(places: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
-    return [place._asdict() for place in places]
-
-
-def _short(member: dict[str, Any]) -> str:
-    """orders 0,1,2; payments 4"""
-    topics: dict[str, list[str]] = {}
-    for place in member["partitions"]:
-        topics.setdefault(place["topic"], []).append(str(place["partition"]))
-    return "; ".join(f"{topic} {','.join(numbers)}" for topic, numbers in topics.items())
-
-
-def _text(place: Place) -> str:
-    return f"{place[0]}-{place[1]}"
-
-
-def _dash(value: object) -> object:
-    return "-" if value is None else value

@@ -30,7 +30,7 @@ PROBE_TIMEOUT_S = 5.0  # for each of the questions: a broker that hangs must not
 
 @dataclass
 class ClusterHealth:
-    """What is wrong; partitions as topic-number."""
+    """The problems; partitions as topic-number."""
 
     brokers: int = 0
     partitions: int = 0
@@ -89,12 +89,13 @@ def health(
         raise StateError(f"the cluster is {found.state}", code)
 
 
-def look(client: KafkaClient) -> ClusterHealth:
+def look(client: KafkaClient, metadata: Metadata | None = None) -> ClusterHealth:
+    """`metadata`: of all topics, if the caller has it already."""
     from odradek_protocol.client.admin.brokers import describe_cluster
     from odradek_protocol.client.admin.log_dirs import describe_log_dirs
     from odradek_protocol.client.errors import ClientError
 
-    metadata = client.metadata()
+    metadata = metadata or client.metadata()
     found = survey(metadata, min_isr_of(client, metadata))
     found.controller = _quorum_leader(client)
     found.fenced_brokers = [

@@ -42,7 +42,7 @@ def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
 
 
 def security_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Java's settings of TLS and SASL under librdkafka's names; what it cannot do is refused."""
+    """Java's settings of TLS and SASL under librdkafka's names; unsupported ones are refused."""
     from odradek_protocol.security.jaas import parse_jaas
 
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
@@ -52,6 +52,11 @@ def security_settings(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name == "sasl.jaas.config":
             options = parse_jaas(value).options
+            if options.get("tokenauth", "").lower() == "true":
+                raise UsageError(
+                    "--client-config: sasl.jaas.config: produce, consume and transactions abort "
+                    "cannot log in with a delegation token (tokenauth): librdkafka lacks them"
+                )
             names = [one for one in ("username", "password") if one in options]
             found |= {f"sasl.{one}": options[one] for one in names}
         elif name in SECURITY_NAMES:

@@ -4,17 +4,18 @@
     odradek local up -f examples/quickstart      brokers and topics as the manifests say
     odradek local status -f examples/quickstart  what is there, what is awaited
     odradek local plan -f examples/quickstart    what would be done now
+    odradek local credentials USER -f DIR        the client.properties of a KafkaUser
     odradek local down -f examples/quickstart    stop the brokers; their data stays
 
-The state (data, logs, ports) is in `.odradek` beside the manifests, or where --state says.
+The state (data, logs, ports) is in `.odradek` next to the manifests, or where --state says.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,9 +25,11 @@ import typer
 from odradek_cli.errors import CliError
 from odradek_cli.extras import needs_extra
 from odradek_cli.local_start import start_detached
+from odradek_cli.local_users import PROPERTIES, credentials_file
 from odradek_cli.options import AsJson, Yes, confirm
 from odradek_cli.output import print_json, print_table, remarks
 from odradek_cli.pipeline_checks import manifest_problems
+from odradek_cli.pipeline_plans import pipeline_plans
 from odradek_cli.quickstart import quickstart
 from odradek_cli.rolling_demo import rolling_demo
 
@@ -90,7 +93,7 @@ def up(
 
 @app.command()
 def plan(files: Manifests, state: State = None, as_json: AsJson = False) -> None:
-    """Show what carrying out the manifests would change on this machine; change nothing."""
+    """Show the changes that the manifests would make on this machine; change nothing."""
     show_plan(files, state_directory(files, state), as_json=as_json)
 
 
@@ -119,6 +122,26 @@ def status(files: Manifests, state: State = None, as_json: AsJson = False) -> No
 
 
 @app.command()
+def credentials(
+    user: Annotated[str, typer.Argument(help="Name of the KafkaUser, or NAMESPACE/NAME.")],
+    files: Manifests,
+    state: State = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key", help="Entry of its Secret, for example librdkafka.conf, password or user.crt."
+        ),
+    ] = PROPERTIES,
+) -> None:
+    """Print a user's credentials as client.properties. The output is secret: keep it so.
+
+    With a password, certificates and addresses in it, it is all that a Java client needs.
+    """
+    path = credentials_file(user, files, state, key)
+    sys.stdout.buffer.write(path.read_bytes())
+
+
+@app.command()
 def down(
     files: Manifests,
     state: State = None,
@@ -135,14 +158,8 @@ def down(
         confirm(f"Delete {directory} with the data of all its clusters?", yes)
     pid = running_pid(directory)
     if pid is not None:
-        os.kill(pid, signal.SIGTERM)
-        give_up = time.monotonic() + STOP_DEADLINE_S
-        while running_pid(directory) is not None:
-            if time.monotonic() > give_up:
-                raise CliError(
-                    f"the runtime (pid {pid}) did not end within {STOP_DEADLINE_S:.0f} s"
-                )
-            time.sleep(0.1)
+        if not _end(pid):
+            raise CliError(f"the runtime (pid {pid}) did not end within {STOP_DEADLINE_S:.0f} s")
         remarks().print(f"Stopped the runtime (pid {pid}) and its brokers.")
     elif directory.exists():
         with lock(directory, files):
@@ -154,6 +171,21 @@ def down(
     if delete and directory.exists():
         shutil.rmtree(directory)
         remarks().print(f"Deleted {directory}.")
+
+
+def _end(pid: int) -> bool:
+    """Stops the runtime: True when the process is gone, not only its lock on the directory."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)  # knows the process if its pid is used again
+        process.terminate()
+        give_up = time.monotonic() + STOP_DEADLINE_S
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(0.1)
+    return True
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -186,7 +218,7 @@ def plan_anywhere(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what applying the manifests would change, and why; change nothing. -f -: stdin."""
+    """Show the changes that the manifests would make, and why; change nothing. -f -: stdin."""
     if kubernetes:
         _show_plan_on_kubernetes(files, as_json=as_json)
     else:
@@ -236,20 +268,24 @@ def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     there = running.clusters if running else {}
     addresses = {key: one.status.bootstrap_servers for key, one in there.items()}
     wrong = manifest_problems(runtime.resources, manifest_directory(files), addresses)
+    pipelines = pipeline_plans(runtime.resources, running.pipelines if running else {}, directory)
     if as_json:
         print_json({"problems": [*report.problems, *wrong],
-                    "clusters": {key: c.plan for key, c in report.clusters.items()}})  # fmt: skip
+                    "clusters": {key: c.plan for key, c in report.clusters.items()},
+                    "pipelines": pipelines})  # fmt: skip
     else:
         for problem in report.problems:
             print(f"refuse: {problem}")
         for key, found in report.clusters.items():
-            _print_plan(key, found.plan)
+            _print_plan(f"KafkaCluster {key}", found.plan)
+        for key, lines in pipelines.items():
+            _print_plan(f"SparkPipeline {key}", lines)
     if wrong:
         raise CliError("\n".join(wrong))
 
 
-def _print_plan(key: str, lines: list[str]) -> None:
-    print(f"KafkaCluster {key}:" + ("" if lines else " nothing to do"))
+def _print_plan(what: str, lines: list[str]) -> None:
+    print(f"{what}:" + ("" if lines else " nothing to do"))
     for line in lines:
         print(f"  {line}")
 
@@ -371,6 +407,24 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
                 (t.topic_name, t.partitions, t.replication_factor, c.status, c.message)
                 for t in cluster.topics.values()
                 for c in t.conditions
+            ],
+        )
+    if cluster.users:
+        print_table(
+            ["user", "principal", "ready", "message"],
+            [
+                (key, u.principal, c.status, c.message)
+                for key, u in cluster.users.items()
+                for c in u.conditions
+            ],
+        )
+    if cluster.rebalances:
+        print_table(
+            ["rebalance", "phase", "proposal", ">moves", "message"],
+            [
+                (key, r.phase, r.proposal, r.moves, r.conditions[0].message)
+                for key, r in cluster.rebalances.items()
+                if r.conditions
             ],
         )
     for line in (*cluster.plan, *cluster.failures):

@@ -74,7 +74,8 @@ def _wait_for_pipelines(process: subprocess.Popen[bytes], directory: Path) -> No
         else:
             at_work_since = at_work_since or time.monotonic()
             tried = all(
-                one.idle or (one.status and one.status.queries) for one in pipelines.values()
+                one.idle or (one.status and (one.status.queries or one.status.flows))
+                for one in pipelines.values()
             )
             if tried or time.monotonic() - at_work_since > FIRST_BATCH_S:
                 return

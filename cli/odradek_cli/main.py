@@ -1,7 +1,7 @@
-"""The `odradek` command: puts the command groups together and turns errors into one sentence.
+"""The `odradek` command: its global options; turns errors into one sentence.
 
 Exit codes: 0 done, 1 failed (one line on stderr says what failed and where), 2 wrong usage, 3 and
-4 of `cluster health`, 130 interrupted. Clients of Kafka are imported by the commands that use them,
+4 of `cluster health`, 130 interrupted. Commands are imported when they are used (lazy_group.py),
 so that `--help` and shell completion answer at once.
 """
 
@@ -13,57 +13,20 @@ from typing import Annotated
 
 import typer
 
-from odradek_cli import (
-    acls,
-    broker,
-    cluster,
-    configs,
-    groups,
-    local,
-    partitions,
-    pipeline,
-    profile,
-    quotas,
-    session,
-    topics,
-    transactions,
-    users,
-)
-from odradek_cli.consume import consume
-from odradek_cli.demo import demo
-from odradek_cli.dump_log import dump_log
+from odradek_cli import session
 from odradek_cli.errors import CliError, UsageError
-from odradek_cli.migrate.command import migrate
-from odradek_cli.produce import produce
-from odradek_cli.quorum import quorum
+from odradek_cli.lazy_group import LazyGroup
+from odradek_cli.local_users import PROPERTIES, credentials_file
 
 app = typer.Typer(
     name="odradek",
+    cls=LazyGroup,
+    rich_markup_mode=None,  # importing rich takes longer than anything else that `--help` does
     help="Kafka on Kubernetes from Python: run brokers, and use any Kafka cluster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(acls.app, name="acls")
-app.add_typer(broker.app, name="broker")
-app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
-app.add_typer(partitions.app, name="partitions")
-app.add_typer(groups.app, name="groups")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(users.app, name="users")
-app.add_typer(quotas.app, name="quotas")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(profile.app, name="profile")
-app.add_typer(local.app, name="local")
-app.add_typer(pipeline.app, name="pipeline")
-app.command("plan")(local.plan_anywhere)
-app.command()(quorum)
-app.command()(produce)
-app.command()(consume)
-app.command()(migrate)
-app.command("dump-log")(dump_log)
-app.command()(demo)
 
 
 def show_version(wanted: bool) -> None:
@@ -102,6 +65,16 @@ def options(
             help="Settings of the client, in Java's properties format.",
         ),
     ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="NAME", help="Log in as this KafkaUser of --file."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file", "-f", metavar="DIR", help="Manifests of a local runtime, for --user."
+        ),
+    ] = None,
     version: Annotated[  # noqa: ARG001  # its callback prints
         bool,
         typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True),
@@ -109,10 +82,17 @@ def options(
 ) -> None:
     """Kafka on Kubernetes from Python: run brokers, and use any Kafka cluster."""
     configured = ctx.invoked_subcommand not in OWN_CLUSTERS
-    if not configured and (client_config or profile):
+    if not configured and (client_config or profile or user):
         raise UsageError(
-            f"--client-config and --profile: `odradek {ctx.invoked_subcommand}` does not use them"
+            f"--client-config, --profile and --user: `odradek {ctx.invoked_subcommand}` does not "
+            "use them"
         )
+    if (user is None) != (not files):
+        raise UsageError("--user and --file belong together: odradek --user NAME -f DIR …")
+    if user is not None and files:
+        if client_config is not None:
+            raise UsageError("--user and --client-config: give one of them")
+        client_config = credentials_file(user, files, None, PROPERTIES)
     session.begin(bootstrap, client_config, profile, configured=configured)
 
 

@@ -15,8 +15,8 @@ import typer
 from odradek_cli import session
 from odradek_cli.errors import CliError, UsageError
 
-DEFAULT_BOOTSTRAP = ""  # what the session says: odradek_cli/session.py
-COMPLETION_TIMEOUT_S = 1.0  # to connect: nobody waits longer for a suggestion
+DEFAULT_BOOTSTRAP = ""  # resolved by odradek_cli/session.py
+COMPLETION_TIMEOUT_S = 1.0  # to connect: a completion must not take longer
 
 
 def completion_bootstrap(ctx: typer.Context) -> str:

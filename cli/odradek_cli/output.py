@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         console = Console(width=10_000)
         table.expand = False
     console.print(table, soft_wrap=not console.is_terminal)
+
+
+def print_listed(
+    found: Sequence[Mapping[str, object]], as_json: bool, columns: Sequence[str], empty: str
+) -> None:
+    """The result of a `list` command; the keys of a row are those of the JSON, in column order."""
+    if as_json:
+        print_json(found)
+    elif not found:
+        print(empty)
+    else:
+        print_table(columns, [tuple(one.values()) for one in found])
 
 
 def remarks() -> Console:

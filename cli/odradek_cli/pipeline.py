@@ -2,6 +2,8 @@
 
     odradek pipeline run -f examples/pipelines/web-activity      until Ctrl-C, with a live table
     odradek pipeline plan -f …      what would be read, done and written; nothing is started
+    odradek pipeline preview -f …   sample rows of its sources and steps; nothing is written
+    odradek pipeline test -f …      its steps on the rows of its tests; no cluster is needed
     odradek pipeline status -f …    what a running one says
 
 Clusters are found where `odradek local up` of the same manifests runs them, or by --bootstrap.
@@ -19,17 +21,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek_cli import session
-from odradek_cli.errors import CliError
+from odradek_cli.errors import CliError, UsageError
 from odradek_cli.local import Manifests, State, manifest_directory, state_directory
 from odradek_cli.options import AsJson, parse_pairs
 from odradek_cli.output import print_json, print_table, remarks
 from odradek_cli.pipeline_checks import check, is_secured
+from odradek_cli.pipeline_look import columns_of, flows_of, look, show_rows, show_tests
 
 if TYPE_CHECKING:
     from odradek_api.base import Resource
     from odradek_api.pipeline.job import Job
     from odradek_api.pipeline.spec import SparkPipelineSpec
-    from odradek_api.pipeline.status import JobStatus
+    from odradek_api.pipeline.status import JobStatus, QueryProgress
     from odradek_operator.local.pipeline_processes import LocalPipeline
     from odradek_operator.local.pipelines import PipelineReport
 
@@ -98,21 +101,86 @@ def plan(
     cluster: Clusters = None,
     state: State = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask the clusters for the topics.")
+        bool, typer.Option("--offline", help="Ask no cluster; it need not run.")
+    ] = False,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark",
+            help="Let Spark check all SQL, names and types, too (seconds). "
+            "With spec.sdp it always does, except --offline.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a pipeline, and show what it reads, does and writes; start nothing."""
     import msgspec
 
-    resource, job = _job(files, name, bootstrap, cluster, state)
+    if offline and spark:
+        raise UsageError("--spark and --offline: Spark asks the clusters for the topics")
+    resource, job = _job(files, name, bootstrap, cluster, state, offline=offline)
     check(job, offline=offline or is_secured(job))
+    checkpoint = _directory(files, state, resource) / "checkpoint"
+    wanted = spark or (job.spec.sdp is not None and not offline)
+    seen = look(job, checkpoint, "--analyse") if wanted else {}
     if as_json:
         print_json(msgspec.to_builtins(job))
         return
     print(f"SparkPipeline {resource.key}, mode {job.spec.mode}")
-    for line in describe(job, str(_directory(files, state, resource) / "checkpoint")):
+    for line in describe(job, str(checkpoint)):
         print(f"  {line}")
+    for line in columns_of(seen):
+        print(f"  columns of {line}")
+    for line in flows_of(seen):
+        print(f"  flow {line}")
+
+
+@app.command()
+def preview(
+    files: Manifests,
+    name: Name = None,
+    bootstrap: Bootstrap = None,
+    cluster: Clusters = None,
+    state: State = None,
+    rows: Annotated[
+        int, typer.Option(min=1, max=1000, help="Records read of each partition, rows shown.")
+    ] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows of each source and step, from a few records of each partition; write nothing."""
+    resource, job = _job(files, name, bootstrap, cluster, state)
+    check(job, offline=is_secured(job))
+    checkpoint = _directory(files, state, resource) / "checkpoint"
+    seen = look(job, checkpoint, "--preview", str(rows))
+    if as_json:
+        print_json(seen)
+        return
+    show_rows(seen)
+
+
+@app.command("test")
+def run_tests(
+    files: Manifests, name: Name = None, state: State = None, as_json: AsJson = False
+) -> None:
+    """Run the steps on the rows of spec.tests, and compare the results; no cluster is needed."""
+    from odradek_api.pipeline.job import Job
+
+    seen: dict[str, Any] = {}
+    for resource in _pipelines(files, name):
+        job = Job(name=resource.name, namespace=resource.namespace, spec=resource.spec,
+                  directory=str(manifest_directory(files)))  # fmt: skip
+        check(job, offline=True)
+        if resource.spec.tests:
+            looked = look(job, _directory(files, state, resource) / "checkpoint", "--test")
+            seen[resource.key] = looked["tests"]
+    if not seen:
+        raise CliError("no pipeline of these manifests has spec.tests")
+    if as_json:
+        print_json(seen)
+    else:
+        show_tests(seen)
+    if any(one["missing"] or one["unexpected"] for tests in seen.values() for one in tests):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -192,8 +260,10 @@ def _job(
     bootstrap: str | None,
     others: list[str] | None,
     state: Path | None,
+    *,
+    offline: bool = False,
 ) -> tuple[Resource[SparkPipelineSpec], Job]:
-    """The chosen pipeline, with the addresses of its clusters."""
+    """The chosen pipeline, with the addresses of its clusters; `offline`: of those that run."""
     from odradek_api.pipeline.job import Job, clusters_of
     from odradek_operator.local.runtime import read_report
 
@@ -214,7 +284,7 @@ def _job(
     if bootstrap is not None and spec.cluster is not None:
         addresses[spec.cluster.key(namespace)] = bootstrap
     missing = sorted(key for key in clusters_of(spec, namespace) if not addresses.get(key))
-    if missing:
+    if missing and not offline:
         raise CliError(
             f"KafkaCluster {missing[0]} does not run here: start it with `odradek local up`, "
             f"or give its address with --bootstrap or --cluster {missing[0]}=HOST:PORT"
@@ -233,10 +303,20 @@ def _directory(
 
 def describe(job: Job, checkpoint: str) -> list[str]:
     spec = job.spec
+    if spec.sdp is not None:
+        how = (
+            "one update"
+            if spec.mode == "availableNow"
+            else f"an update every {spec.trigger or '1 minute'}"
+        )
+        return [f"run the project in {Path(job.directory) / spec.sdp.path}: {how}",
+                f"checkpoints and tables {job.path(spec.checkpoint or checkpoint)}"]  # fmt: skip
     lines = []
     for source in spec.sources:
         if source.files is not None:
             what = f"files of {job.path(source.files.path)}"
+        elif source.table is not None:
+            what = f"table {job.path(source.table.path)}"
         elif source.rate is not None:
             what = f"{source.rate.rows_per_second} rows a second"
         else:
@@ -257,11 +337,14 @@ def describe(job: Job, checkpoint: str) -> list[str]:
 def _sink(job: Job) -> str:
     sink = job.spec.sink
     if sink.topic is not None:
+        if sink.topic.delivery == "exactlyOnce":
+            return f"topic {sink.topic.name}: exactly once for readers of committed records"
         return (
             f"topic {sink.topic.name}: at least once, no gap; a repeated batch may be there twice"
         )
     if sink.table is not None:
-        return f"table {job.path(sink.table.path)}: exactly once"
+        rows = f"one row for each {', '.join(sink.table.key)}, " if sink.table.key else ""
+        return f"table {job.path(sink.table.path)}: {rows}exactly once"
     if sink.mirror is not None:
         return f"the same topics, with prefix {sink.mirror.prefix!r}: at least once, in order"
     return "to the console"
@@ -335,17 +418,31 @@ def failures(reports: Mapping[str, PipelineReport]) -> list[str]:
 
 
 def pipeline_rows(key: str, report: PipelineReport) -> list[list[str]]:
-    """A row per query; one row with the state while there is no query yet."""
+    """A row per query, or per flow with spec.sdp; one row with the state before there are any."""
     said = report.status
-    if said is None or not said.queries:
+    if said is None or not (said.queries or said.flows):
         state = report.waits or (said.state if said else "Starting")
         return [[key, "", state, *[""] * (len(COLUMNS) - 4), str(report.restarts)]]
+    states = {flow.name: flow.state for flow in said.flows} or dict.fromkeys(
+        said.queries, said.state
+    )
     return [
-        [
-            key, name, said.state, str(q.batch), f"{q.input_rate:,.0f}", f"{q.process_rate:,.0f}",
-            str(q.batch_ms), f"{sum(q.lag.values()):,}",
-            f"{q.rows_out:,}" if q.rows_out >= 0 else "", q.watermark, q.checkpoint,
-            str(report.restarts),
-        ]
-        for name, q in said.queries.items()
-    ]  # fmt: skip
+        [key, name, state, *_progress(said.queries.get(name)), str(report.restarts)]
+        for name, state in states.items()
+    ]
+
+
+def _progress(query: QueryProgress | None) -> list[str]:
+    """The columns from batch to checkpoint; empty for a flow that is no streaming query."""
+    if query is None:
+        return [""] * (len(COLUMNS) - 4)
+    return [
+        str(query.batch),
+        f"{query.input_rate:,.0f}",
+        f"{query.process_rate:,.0f}",
+        str(query.batch_ms),
+        f"{sum(query.lag.values()):,}",
+        f"{query.rows_out:,}" if query.rows_out >= 0 else "",
+        query.watermark,
+        query.checkpoint,
+    ]

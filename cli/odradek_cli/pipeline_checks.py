@@ -1,4 +1,4 @@
-"""What `odradek pipeline plan`, `run`, `odradek plan` and `local up` check before Spark starts.
+"""The checks of `odradek pipeline plan`, `run`, `odradek plan` and `local up` before Spark starts.
 
 Nothing is changed.
 Clusters answer, topics exist, Python files are there and define their functions, column types are
@@ -32,7 +32,7 @@ TYPES = frozenset({
 })  # fmt: skip
 QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")
 
-Problem = tuple[str, str]  # field, what is wrong
+Problem = tuple[str, str]  # field, error
 
 
 def check(job: Job, *, offline: bool = False) -> None:
@@ -50,7 +50,7 @@ def manifest_problems(
     directory: Path | None,
     clusters: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """What is wrong with the pipelines among these resources, one line for each field.
+    """The errors of the pipelines among these resources, one line for each field.
 
     `directory` has their Python files; None: it is not on this machine. `clusters` are those that
     run, with their addresses: only they can be asked for topics. Topics of the manifests need not
@@ -83,6 +83,8 @@ def is_secured(job: Job) -> bool:
 
 def static_problems(job: Job, *, files: bool = True) -> Iterator[Problem]:
     """`files`: whether the Python files of its steps are on this machine."""
+    if job.spec.sdp is not None and files:
+        yield from _project_problems(Path(job.directory) / job.spec.sdp.path)
     for number, source in enumerate(job.spec.sources):
         if source.format.schema is not None:
             at = f"spec.sources[{number}].format.schema"
@@ -93,6 +95,11 @@ def static_problems(job: Job, *, files: bool = True) -> Iterator[Problem]:
             yield f"{at}.sql", problem
         if files or step.python is None:
             yield from _python_problems(at, step, Path(job.directory))
+
+
+def _project_problems(directory: Path) -> Iterator[Problem]:
+    if not any((directory / f"spark-pipeline.{end}").is_file() for end in ("yml", "yaml")):
+        yield "spec.sdp.path", f"{directory} has no spark-pipeline.yml"
 
 
 def sql_problem(sql: str) -> str:
@@ -111,7 +118,7 @@ def type_problems(schema: str) -> Iterator[str]:
     """Types in "id INT, tags ARRAY<STRING>, at STRUCT<x: INT>" that Spark does not have."""
     if schema.lstrip().startswith("{"):  # an Avro schema
         return
-    text = re.sub(r"'[^']*'|\"[^\"]*\"", "''", schema)  # of comments
+    text = re.sub(r"'[^']*'|\"[^\"]*\"", "''", schema)  # without comments
     # A type follows the name of a column (after a space or a colon), or opens a parameter.
     names = r"(?:^|[,<]|\bARRAY\s*<|\bMAP\s*<)"
     column = re.compile(rf"{names}\s*(?:`[^`]+`|\w+)\s*(?::|\s)\s*([A-Za-z_]+)", re.IGNORECASE)

@@ -43,7 +43,7 @@ COUNTED = Counted(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DemoResult:
     produced: int
     counted: int
     windows: int
@@ -98,7 +98,7 @@ class WindowedCounts:
         """The status of the driver; call it regularly, because it also restarts a failed driver."""
         return self._pipeline.look()
 
-    def finish(self) -> Verdict:
+    def finish(self) -> DemoResult:
         """Stops producing; every visit has to be counted exactly once."""
         self._stop.set()
         self._producing.join()
@@ -107,7 +107,7 @@ class WindowedCounts:
             self._pipeline.wait(FINISH_S, lambda: self._pipeline.counts() == self.produced, "")
         seconds = time.monotonic() - began
         found = self._pipeline.counts()
-        return Verdict(
+        return DemoResult(
             produced=self.produced.total(),
             counted=found.total(),
             windows=len(found),

@@ -20,6 +20,7 @@ import psutil
 from odradek_operator.local.environment import without_settings
 
 START_DEADLINE_S = 60.0  # ours needs well under one second; Apache Kafka 3 to 8
+BROKER_MODULE = "odradek_broker.main"
 STOP_DEADLINE_S = 20.0  # a clean shutdown flushes every log
 
 
@@ -33,7 +34,7 @@ class StartFailedError(Exception):
 
 
 class ChildProcess(Protocol):
-    """What is needed of a started process: the methods of subprocess.Popen that are used here."""
+    """A started process: the methods of subprocess.Popen that are used here."""
 
     @property
     def pid(self) -> int: ...
@@ -106,7 +107,7 @@ class ServerProcess:
         self.process = None
 
     def give_up(self) -> StartFailedError:
-        """Ends what is left of a server that did not start; the error to raise."""
+        """Ends a server that did not become ready; returns the error to raise."""
         assert self.process is not None
         code = self.process.poll()
         if code is None:
@@ -151,9 +152,7 @@ class BrokerProcess(ServerProcess):
 
     def start(self, deadline_s: float = START_DEADLINE_S) -> None:
         flags = [f"--override={name}={value}" for name, value in self.settings.items()]
-        process = self.spawn(
-            [sys.executable, "-m", "odradek_broker.main", *flags], stdout=subprocess.PIPE
-        )
+        process = self.spawn([sys.executable, "-m", BROKER_MODULE, *flags], stdout=subprocess.PIPE)
         self.ready = {}
         said = threading.Event()
         threading.Thread(target=self._follow_stdout, args=(process, said), daemon=True).start()
@@ -174,7 +173,7 @@ class BrokerProcess(ServerProcess):
         return str(self.ready["admin"])
 
     def _follow_stdout(self, process: ChildProcess, said: threading.Event) -> None:
-        """Copies stdout to the log, and says when the ready line came or when nothing more will."""
+        """Copies stdout to the log; notices the ready line, and the end of the output."""
         assert process.stdout is not None
         with process.stdout, open(self.log_path, "ab") as log:
             for line in process.stdout:

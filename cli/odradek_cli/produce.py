@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from odradek_cli.encoding import Encoded, encoding
 from odradek_cli.errors import CliError, UsageError
 from odradek_cli.escapes import unescape
 from odradek_cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pairs
 from odradek_cli.output import bytes_text, print_json, progress_bar, remarks
-from odradek_cli.records import Headers, Record, from_json
+from odradek_cli.records import Headers, RecordToWrite, from_json
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -33,7 +34,7 @@ CREATED_S = 30.0  # until a broker knows a topic that was just created
 POLL_S = 0.05
 
 
-class Codec(StrEnum):
+class CompressionType(StrEnum):
     none = "none"
     gzip = "gzip"
     snappy = "snappy"
@@ -99,7 +100,21 @@ def produce(
     create: Annotated[
         bool, typer.Option("--create", help="Create the topic if it does not exist.")
     ] = False,
-    compression: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.none,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            help="Lines are JSON, written with the newest schema of TOPIC-value in this registry.",
+        ),
+    ] = None,
+    encode: Annotated[
+        Encoded | None,
+        typer.Option("--encode", help="With a schema registry: what is encoded. Default: value."),
+    ] = None,
+    compression: Annotated[
+        CompressionType, typer.Option("--compression", "-z")
+    ] = CompressionType.none,
     acks: Annotated[
         Acks, typer.Option(help="Which replicas must have a record before it counts as written.")
     ] = Acks.all,
@@ -126,6 +141,7 @@ def produce(
         json=json_lines,
         by_key=by_key,
     )
+    encoded = encoding(topic, schema_registry, encode)
     with opened(file) as source:
         with connect(bootstrap) as client:  # one sentence if no broker answers
             partitions = ensure_topic(client, topic, create)
@@ -148,7 +164,7 @@ def produce(
             shown = progress.add_task(f"to {topic}", total=None)
             try:
                 for number, line in enumerate(source, start=1):
-                    record = lines.parse(line.removesuffix(b"\n"), number)
+                    record = encoded(lines.parse(line.removesuffix(b"\n"), number), number)
                     if record.partition is not None and record.partition not in partitions:
                         raise CliError(
                             f"line {number}: partition {record.partition}: topic {topic} has "
@@ -188,7 +204,7 @@ class Lines:
         if self.by_key and not self.json:
             raise UsageError("--by-key is for --json: plain lines name no partitions")
 
-    def parse(self, line: bytes, number: int) -> Record:
+    def parse(self, line: bytes, number: int) -> RecordToWrite:
         if self.json:
             record = from_json(line, number)
             wanted = None if self.by_key else record.partition
@@ -201,11 +217,11 @@ class Lines:
                 text = self.separator.decode()
                 raise CliError(f"line {number}: has no key separator {text!r} (--key-separator)")
         tombstone = self.null_value is not None and value == self.null_value
-        return Record(key, None if tombstone else value, self.headers, self.partition)
+        return RecordToWrite(key, None if tombstone else value, self.headers, self.partition)
 
 
 def ensure_topic(client: KafkaClient, topic: str, create: bool) -> set[int]:
-    """The partitions of the topic. A name with a typo must not become a topic without a word."""
+    """The partitions of the topic. A typo in its name must not silently create a topic."""
     from odradek_cli.client import NoTopicError, check_topic, raise_first
     from odradek_protocol.client.admin.topics import NewTopic, create_topics
 
@@ -239,7 +255,7 @@ def opened(file: Path | None) -> Iterator[BinaryIO]:
         raise CliError(f"--file {file}: {error.strerror}") from error
 
 
-def arguments(topic: str, record: Record) -> dict[str, Any]:
+def arguments(topic: str, record: RecordToWrite) -> dict[str, Any]:
     """The record as arguments of librdkafka's `produce`, in which -1 and 0 mean "you choose"."""
     return {
         "topic": topic,

@@ -56,7 +56,7 @@ def config_path() -> Path:
 
 
 def load() -> Profiles:
-    """What the file says; no profiles without a file."""
+    """The profiles of the file; none without a file."""
     path = config_path()
     try:
         return parse(path, path.read_text())
@@ -177,7 +177,7 @@ def _quoted(value: str) -> str:
 
 
 def _write(before: Profiles, text: str) -> Profiles:
-    """Replaces the file in one step; what would not be valid is refused, and nothing changed."""
+    """Replaces the file in one step; an invalid content is refused, and nothing changed."""
     after = parse(before.path, text)
     directory = before.path.parent
     try:

@@ -29,17 +29,20 @@ app = typer.Typer(
     help="List, set and remove limits of users, client ids and addresses.", no_args_is_help=True
 )
 
-User = Annotated[str | None, typer.Option("--user", "-u", help="Of this user.")]
-ClientId = Annotated[str | None, typer.Option("--client-id", "-c", help="Of this client id.")]
-Ip = Annotated[str | None, typer.Option("--ip", help="Of this address.")]
+User = Annotated[str | None, typer.Option("--user", "-u", help="The quota is for this user.")]
+ClientId = Annotated[
+    str | None, typer.Option("--client-id", "-c", help="The quota is for this client id.")
+]
+Ip = Annotated[str | None, typer.Option("--ip", help="The quota is for this IP address.")]
 DefaultUser = Annotated[
-    bool, typer.Option("--default-user", help="Of all users without a quota of their own.")
+    bool, typer.Option("--default-user", help="For all users without a quota of their own.")
 ]
 DefaultClientId = Annotated[
-    bool, typer.Option("--default-client-id", help="Of all client ids without one of their own.")
+    bool,
+    typer.Option("--default-client-id", help="For all client ids without a quota of their own."),
 ]
 DefaultIp = Annotated[
-    bool, typer.Option("--default-ip", help="Of all addresses without one of their own.")
+    bool, typer.Option("--default-ip", help="For all addresses without a quota of their own.")
 ]
 
 
@@ -91,7 +94,9 @@ def set_quotas(
     ] = None,
     connection_creation_rate: Annotated[
         float | None,
-        typer.Option("--connection-creation-rate", help="New connections per second, of an IP."),
+        typer.Option(
+            "--connection-creation-rate", help="New connections per second from an IP address."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,

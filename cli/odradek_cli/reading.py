@@ -66,7 +66,7 @@ def parse_time(text: str, option: str = "--timestamp") -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def parse_duration_ms(text: str) -> int:
+def parse_duration_ms(text: str, option: str = "--by-duration") -> int:
     """90s, 30m, 12h, 7d, or a duration of ISO 8601: P1DT2H30M."""
     units = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
     iso = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", text.upper())
@@ -76,7 +76,7 @@ def parse_duration_ms(text: str) -> int:
     if iso is not None and any(iso.groups()):
         seconds = sum(int(n) * units[u] for n, u in zip(iso.groups(), "DHMS", strict=True) if n)
         return seconds * 1000
-    raise UsageError(f"--by-duration {text}: expected 90s, 30m, 12h, 7d or PT1H30M")
+    raise UsageError(f"{option} {text}: expected 90s, 30m, 12h, 7d or PT1H30M")
 
 
 def partitions_of(consumer: Consumer, topic: str, asked: list[int] | None) -> list[int]:

@@ -18,17 +18,28 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from odradek_cli.errors import CliError, UsageError
 from odradek_cli.escapes import unescape
 from odradek_cli.output import plain
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
 Headers = list[tuple[str, bytes | None]]
-Show = Callable[["Message"], None]
+
+
+class Message(Protocol):
+    """A record as it was read: a Message of confluent-kafka, or of a share group."""
+
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> Any: ...
+    def headers(self) -> Any: ...
+    def value(self) -> Any: ...
+
+
+Show = Callable[[Message], None]
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "headers", "value")
 NO_TIMESTAMP = -1
@@ -84,7 +95,7 @@ def as_dict(message: Message) -> dict[str, Any]:
 
 
 def headers_of(message: Message) -> Headers:
-    return list(message.headers() or [])  # type: ignore[arg-type]  # always pairs, when read
+    return list(message.headers() or [])  # headers that were read are always a list of pairs
 
 
 def _text(value: Any) -> str:
@@ -141,7 +152,7 @@ def compile_template(template: str) -> Callable[[Message], bytes]:
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordToWrite:
     """A record to be written; None: no key, a tombstone, a partition chosen by key, now."""
 
     key: bytes | None = None
@@ -151,7 +162,7 @@ class Record:
     timestamp_ms: int | None = None
 
 
-def from_json(line: bytes, number: int) -> Record:
+def from_json(line: bytes, number: int) -> RecordToWrite:
     """A record of `consume --json`. Topic and offset are left to where it is written."""
     at = f"line {number}"
     try:
@@ -166,7 +177,7 @@ def from_json(line: bytes, number: int) -> Record:
     if "value" not in document:
         raise CliError(f"{at}: value: is missing; null makes a tombstone")
     timestamp = _integer(at, "timestamp_ms", document.get("timestamp_ms"), NO_TIMESTAMP)
-    return Record(
+    return RecordToWrite(
         _data(at, "key", document.get("key")),
         _data(at, "value", document["value"]),
         _parsed_headers(at, document.get("headers")),

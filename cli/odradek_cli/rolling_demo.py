@@ -8,6 +8,9 @@
 4. The verdict: acknowledged, lost, duplicated, errors, leaders, Spark's counts; for each broker the
    time of its restart, and the latency and longest silence that the writer saw meanwhile.
 
+With --secure all of it happens in a cluster with TLS, SCRAM and ACLs, and when half of the brokers
+have restarted a new CA takes over (demo_secure.py).
+
 Nothing is left behind, also after Ctrl-C: no process, no file. The exit code is 1 if a client
 noticed anything. With less than 3 GB of free memory three brokers run instead of six;
 ODRADEK_DEMO_MEMORY_MB takes the place of what the machine reports.
@@ -29,9 +32,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import psutil
 import typer
 
-from odradek_cli.demo_clients import PER_SECOND, Clients, Seen
+from odradek_cli.demo_clients import PER_SECOND, Clients, ClientsSeen
 from odradek_cli.demo_guest import Findings, Guest
 from odradek_cli.demo_screen import RollScreen
+from odradek_cli.demo_secure import SecureDemo, secure
 from odradek_cli.errors import CliError
 from odradek_cli.options import AsJson
 from odradek_cli.output import print_json, print_table, remarks
@@ -68,15 +72,24 @@ def rolling_demo(
         bool | None,
         typer.Option(help="Count the records with a pipeline. Default: if Spark is installed."),
     ] = None,
+    secured: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="With TLS, SCRAM and ACLs, and a new CA in the middle. Without Spark."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the quickstart's cluster, restart all brokers under load, show what clients saw."""
     if not as_json:
         remarks().print(INTRODUCTION, soft_wrap=True)
-    absent = "" if spark is False else spark_absent(available_bytes())
+    if secured and spark:
+        raise CliError("--secure and --spark: the demo's pipeline does not log in; use one of them")
+    absent = "" if spark is False or secured else spark_absent(available_bytes())
     if absent and spark:
         raise CliError(absent)
-    findings, times = _in_a_directory_of_its_own(files, spark=spark is not False and not absent)
+    takes_part = spark is not False and not absent and not secured
+    findings, times = _in_a_directory_of_its_own(files, spark=takes_part, secured=secured)
     if as_json:
         print_json(findings.rows | {"brokers": times})
     else:
@@ -115,7 +128,7 @@ def _next(files: Path) -> list[tuple[str, str]]:
 
 
 def _in_a_directory_of_its_own(
-    files: Path, *, spark: bool
+    files: Path, *, spark: bool, secured: bool
 ) -> tuple[Findings, list[dict[str, Any]]]:
     from odradek_operator.local.runtime import LocalRuntime
 
@@ -130,9 +143,13 @@ def _in_a_directory_of_its_own(
     try:
         shutil.copytree(files, manifests, ignore=shutil.ignore_patterns(".odradek"))
         _as_the_machine_allows(manifests)
+        demo = None
+        if secured:
+            secure(manifests, _change_cluster)
+            demo = SecureDemo(manifests, directory / "state", _change_cluster)
         with LocalRuntime([manifests], directory / "state") as runtime:
             try:
-                return _run(runtime, manifests, guests)
+                return _run(runtime, manifests, guests, demo)
             finally:
                 _ignore_signals()  # a second Ctrl-C must not leave brokers behind
                 for guest in guests:
@@ -150,7 +167,7 @@ def _ignore_signals() -> None:
 
 
 def _run(
-    runtime: LocalRuntime, manifests: Path, guests: Sequence[Guest]
+    runtime: LocalRuntime, manifests: Path, guests: Sequence[Guest], demo: SecureDemo | None
 ) -> tuple[Findings, list[dict[str, Any]]]:
     say = partial(remarks().print, soft_wrap=True)
     say("[bold]1.[/] Starting the cluster that the manifests describe …")
@@ -166,11 +183,18 @@ def _run(
     for guest in guests:
         say("   Starting Spark, which will count the records by customer and ten seconds …")
         guest.start(bootstrap, topic.topic_name)
+    if demo is not None:
+        _trust_both(runtime, demo)
+        say(
+            "   Every connection has TLS, every client logs in with SCRAM and needs ACLs. A new CA "
+            "is trusted in addition to the one in use."
+        )
     say(
         f"[bold]2.[/] Writing {PER_SECOND} records a second to [cyan]{topic.topic_name}[/] "
         "(librdkafka, acks=all), and reading them …"
     )
-    clients = Clients(bootstrap, topic.topic_name, topic.partitions)
+    login = demo.login() if demo is not None else {}
+    clients = Clients(bootstrap, topic.topic_name, topic.partitions, login)
     clients.start()
     for guest in guests:
         guest.follow()
@@ -179,25 +203,27 @@ def _run(
     _change_cluster(manifests, _ask_for_restart)
     pids = cluster.pids
     with RollScreen(lambda: _clients_line(clients.seen, guests)) as screen:
-        cluster = _settle(runtime, screen)
+        each = partial(demo.midway, pids=pids) if demo is not None else None
+        cluster = _settle(runtime, screen, each)
     took = time.monotonic() - screen.began
     _for_a_while(runtime)
-    say("[bold]4.[/] Waiting for those who read, and comparing …")
+    say("[bold]4.[/] Waiting for the readers, and comparing …")
     findings = _judge(clients.finish(), cluster, pids, screen.steps, took)
-    for guest in guests:
-        found = guest.finish(clients.seen)
+    more = [guest.finish(clients.seen) for guest in guests]
+    more += [demo.findings(bootstrap, topic.topic_name)] if demo is not None else []
+    for found in more:
         findings.rows |= found.rows
         findings.complaints += found.complaints
     return findings, _times(screen, clients.seen)
 
 
-def _clients_line(seen: Seen, guests: Sequence[Guest]) -> str:
+def _clients_line(seen: ClientsSeen, guests: Sequence[Guest]) -> str:
     own = f"; {len(seen.acked):,} acknowledged, {len(seen.read):,} read, {len(seen.errors)} errors"
     return own + "".join(guest.line() for guest in guests)
 
 
 def _judge(
-    seen: Seen, cluster: ClusterReport, pids: dict[int, int], steps: int, took_s: float
+    seen: ClientsSeen, cluster: ClusterReport, pids: dict[int, int], steps: int, took_s: float
 ) -> Findings:
     restarted = sum(cluster.pids.get(b) not in (None, pid) for b, pid in pids.items())
     preferred = cluster.status.preferred_leaders_percent
@@ -228,7 +254,7 @@ def _judge(
     return Findings(rows, complaints)
 
 
-def _times(screen: RollScreen, seen: Seen) -> list[dict[str, Any]]:
+def _times(screen: RollScreen, seen: ClientsSeen) -> list[dict[str, Any]]:
     """A row per broker; latency and silence are those of the writer during its restart."""
 
     def after(instant: float | None, began: float) -> str:
@@ -253,8 +279,15 @@ def _times(screen: RollScreen, seen: Seen) -> list[dict[str, Any]]:
 # -- passes ----------------------------------------------------------------------------------------
 
 
-def _settle(runtime: LocalRuntime, screen: RollScreen) -> ClusterReport:
-    """Runs passes until the manifests are carried out; at least two: the first sees the change."""
+def _settle(
+    runtime: LocalRuntime,
+    screen: RollScreen,
+    each: Callable[[ClusterReport], None] | None = None,
+) -> ClusterReport:
+    """Runs passes until the manifests are carried out; at least two: the first sees the change.
+
+    `each` is called with the report of each pass.
+    """
     give_up = time.monotonic() + DEADLINE_S
     passes = 0
     while True:
@@ -268,10 +301,22 @@ def _settle(runtime: LocalRuntime, screen: RollScreen) -> ClusterReport:
             )
         (cluster,) = report.clusters.values()
         screen.show(cluster)
+        if each is not None:
+            each(cluster)
         if report.settled and passes > 1:
             return cluster
         if time.monotonic() > give_up:
             raise CliError(f"not settled after {DEADLINE_S:.0f} s: {'; '.join(cluster.plan)}")
+        time.sleep(0.1)
+
+
+def _trust_both(runtime: LocalRuntime, demo: SecureDemo) -> None:
+    demo.begin_rotation()
+    give_up = time.monotonic() + DEADLINE_S
+    while not demo.trusts_both():
+        runtime.one_pass()
+        if time.monotonic() > give_up:
+            raise CliError("the new CA is not trusted by every broker")
         time.sleep(0.1)
 
 
@@ -321,7 +366,7 @@ def _as_the_machine_allows(manifests: Path) -> None:
 
 
 def available_bytes() -> int:
-    """Available memory of this machine, or what a test sets instead."""
+    """Available memory of this machine, or the value that a test sets instead."""
     if simulated := os.environ.get(MEMORY_MB):
         return int(simulated) << 20
     return int(psutil.virtual_memory().available)

@@ -31,7 +31,7 @@ LOCALHOST = "localhost:9092"
 
 
 @dataclass(frozen=True)
-class Session:
+class ConnectionOptions:
     """The options in front of the command."""
 
     bootstrap: str | None = None
@@ -74,7 +74,7 @@ class Session:
             raise UsageError(f"--client-config: {error}") from error
 
     def explicit_bootstrap(self) -> str | None:
-        """What the command line or the environment says."""
+        """The value from the command line or the environment."""
         given = self.bootstrap
         if given is None and (self.client_config is not None or self.profile is not None):
             given = self._configured
@@ -98,7 +98,7 @@ class Session:
         return int(text) / 1000
 
 
-_current: ContextVar[Session | None] = ContextVar("session", default=None)
+_current: ContextVar[ConnectionOptions | None] = ContextVar("session", default=None)
 
 
 def begin(
@@ -108,9 +108,9 @@ def begin(
     *,
     configured: bool = True,
 ) -> None:
-    _current.set(Session(bootstrap, client_config, profile, dict(os.environ), configured))
+    _current.set(ConnectionOptions(bootstrap, client_config, profile, dict(os.environ), configured))
 
 
-def current() -> Session:
+def current() -> ConnectionOptions:
     """The session that `begin` made; outside of the command line, that of the environment."""
-    return _current.get() or Session(environment=dict(os.environ))
+    return _current.get() or ConnectionOptions(environment=dict(os.environ))

@@ -27,7 +27,7 @@ from odradek_cli.window_counts import (
 )
 
 if TYPE_CHECKING:
-    from odradek_cli.demo_clients import Seen
+    from odradek_cli.demo_clients import ClientsSeen
 
 COUNTS = "orders-by-customer"
 SPARK_BYTES = 2 << 30  # a driver with 1 GB of heap, and its other memory
@@ -51,7 +51,7 @@ def spark_absent(available_bytes: int) -> str:
     return ""
 
 
-def expected(seen: Seen) -> Counter[Window]:
+def expected(seen: ClientsSeen) -> Counter[Window]:
     """Counts of the records that the reader read, by window."""
     return Counter(window(ms / 1000, customer(number)) for number, ms in seen.stamps)
 
@@ -76,7 +76,7 @@ class SparkGuest:
         assert self._pipeline is not None
         return f", {self._pipeline.rows():,} counted by Spark"
 
-    def finish(self, seen: Seen) -> Findings:
+    def finish(self, seen: ClientsSeen) -> Findings:
         pipeline = self._pipeline
         assert pipeline is not None
         wanted, began = expected(seen), time.monotonic()

@@ -166,7 +166,7 @@ def describe_topics(client: KafkaClient, names: list[str] | None) -> list[dict[s
         TopicPartition(name, number)
         for name in names
         for number, partition in topics[name].partitions.items()
-        if partition.leader >= 0  # without a leader nobody knows the offsets
+        if partition.leader >= 0  # without a leader the offsets are unknown
     ]
     first, end = _ends(client, led)
     described = []
@@ -263,17 +263,13 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their records."""
-    from odradek_cli.client import connect, raise_first
+    from odradek_cli.client import connect, report_deleted
     from odradek_protocol.client.admin.topics import delete_topics
 
     confirm(f"Delete {', '.join(names)} with all records?", yes)
     with connect(bootstrap) as client:
-        raise_first("topic", delete_topics(client, names))
-    if as_json:
-        print_json({"deleted": names})
-    else:
-        for name in names:
-            print(f"Deleted topic {name}.")
+        refused = delete_topics(client, names)
+    report_deleted("topic", names, refused, as_json)
 
 
 @app.command("delete-records")

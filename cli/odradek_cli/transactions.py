@@ -18,7 +18,7 @@ import typer
 
 from odradek_cli.errors import CliError, UsageError
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm
-from odradek_cli.output import print_json, print_table
+from odradek_cli.output import print_json, print_listed, print_table
 from odradek_cli.partitions import Target
 
 if TYPE_CHECKING:
@@ -55,13 +55,8 @@ def list_transactions(
         }
         for listing in listed
     ]
-    if as_json:
-        print_json(found)
-    elif not found:
-        print("There are no transactions.")
-    else:
-        columns = ["transactional id", "coordinator", ">producer id", "state"]
-        print_table(columns, [tuple(one.values()) for one in found])
+    columns = ["transactional id", "coordinator", ">producer id", "state"]
+    print_listed(found, as_json, columns, "There are no transactions.")
 
 
 @app.command()

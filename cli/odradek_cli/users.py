@@ -20,7 +20,7 @@ import typer
 
 from odradek_cli.errors import CliError, UsageError
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm
-from odradek_cli.output import print_json, print_table, remarks
+from odradek_cli.output import print_json, print_listed, remarks
 
 if TYPE_CHECKING:
     from odradek_protocol.client.kafka_client import KafkaClient
@@ -38,7 +38,10 @@ class Mechanism(StrEnum):
 User = Annotated[str, typer.Argument(help="Name of the user.", metavar="USER")]
 WithMechanism = Annotated[Mechanism, typer.Option("--mechanism", help="How clients log in.")]
 Iterations = Annotated[
-    int, typer.Option("--iterations", min=4096, max=16384, help="Of PBKDF2: more are slower.")
+    int,
+    typer.Option(
+        "--iterations", min=4096, max=16384, help="Iterations of PBKDF2; more are slower."
+    ),
 ]
 PasswordFile = Annotated[
     Path | None,
@@ -53,7 +56,7 @@ DEFAULT_ITERATIONS = 8192
 
 @app.command("list")
 def list_users(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """List users with their mechanisms. Passwords cannot be shown: nobody has them."""
+    """List users with their mechanisms. Passwords are not stored, so they cannot be shown."""
     from odradek_cli.client import about, connect
     from odradek_protocol.client.admin import users
 
@@ -64,12 +67,7 @@ def list_users(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
         for user, mechanisms in sorted(listed.items())
         for mechanism, iterations in sorted(mechanisms.items())
     ]
-    if as_json:
-        print_json(found)
-    elif not found:
-        print("There are no users.")
-    else:
-        print_table(["user", "mechanism", ">iterations"], [tuple(one.values()) for one in found])
+    print_listed(found, as_json, ["user", "mechanism", ">iterations"], "There are no users.")
 
 
 @app.command()
@@ -122,7 +120,7 @@ def change_password(
 def delete(
     user: User,
     mechanism: Annotated[
-        Mechanism | None, typer.Option("--mechanism", help="Only this one; default: all.")
+        Mechanism | None, typer.Option("--mechanism", help="Only this mechanism. Default: all.")
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -19,6 +19,8 @@ def test_every_resource_and_both_kinds_of_settings_have_a_page() -> None:
     assert {path.name for path in FILES} == {
         "kafkacluster.md",
         "topic.md",
+        "kafkarebalance.md",
+        "kafkauser.md",
         "sparkpipeline.md",
         "broker-settings.md",
         "topic-settings.md",

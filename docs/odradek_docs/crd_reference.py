@@ -34,7 +34,7 @@ def cell(text: str) -> str:
 
 
 def _page(kind: Kind) -> str:
-    definition = crd(kind)["spec"]
+    definition = crd(kind, documentation=True)["spec"]
     (version,) = definition["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     spec, status = schema["properties"]["spec"], schema["properties"]["status"]

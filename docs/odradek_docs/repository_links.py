@@ -42,7 +42,7 @@ def without_code(text: str) -> str:
 
 
 def target_of(page: PurePosixPath, link: str) -> PurePosixPath:
-    """What a link of `page` names; both paths are relative to the repository."""
+    """The page or file that a link of `page` names; both paths are relative to the repository."""
     return PurePosixPath(os.path.normpath(page.parent / link))
 
 

@@ -22,9 +22,10 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import yaml
 
 from odradek_api.base import API_VERSION, InvalidManifestError
@@ -189,14 +190,11 @@ def _end_processes(token: str, started: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _marked(token: str) -> list[int]:
-    mark = f"{_MARK_VARIABLE}={token}".encode()
     found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-        except OSError:
-            continue  # ended meanwhile, or another user's
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # ended meanwhile, or another user's
+            if process.environ().get(_MARK_VARIABLE) == token:
+                found.append(process.pid)
     return found
 
 

@@ -2,7 +2,9 @@
 
     make blackbox                    both engines, one after the other, and the differences
     make blackbox ENGINE=apache      one of them
-    make blackbox BOOTSTRAP=h:9092   any cluster; its settings should be those of
+    make blackbox SECURITY=sasl_ssl  the same with TLS, a user of SCRAM and ACLs
+    make blackbox BOOTSTRAP=h:9092   any cluster, with CLIENT_CONFIG=FILE for TLS and SASL;
+                                     its settings should be those of
                                      odradek_e2e.blackbox.SETTINGS, or some tests wait longer
 
 A test must pass on Apache Kafka, whose behaviour is the expected result. The tests are those of

@@ -14,6 +14,7 @@ globals().update(
         test_java_admin,
         {
             "test_cluster_id_api_versions_and_features": FILES,
+            "test_the_password_of_a_new_user_is_not_logged": "reads the server's log",
             "test_topic_deletion_frees_the_directory": FILES,
         },
     )

@@ -1,9 +1,10 @@
 """helm, and a real API server on which the chart is installed; one per test process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
+from odradek_testkit.kubernetes.client import ObjectClient
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.programs import program
 
@@ -23,11 +24,23 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
         yield running
 
 
+@pytest.fixture(scope="session")
+def api(kubernetes: ControlPlane) -> Iterator[ObjectClient]:
+    """Objects of that API server, through the official Python client."""
+    with ObjectClient(kubernetes.kubeconfig) as client:
+        yield client
+
+
 @pytest.fixture
-def namespace(kubernetes: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+def namespace(api: ObjectClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of the test's own, which accepts only pods of the restricted profile."""
     name = request.node.name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60].strip("-")
-    kubernetes.kubectl("create", "namespace", name)
-    kubernetes.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    make_namespace(api, name, labels)
     yield name
-    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+    api.delete("Namespace", name)
+
+
+def make_namespace(api: ObjectClient, name: str, labels: Mapping[str, str] | None = None) -> None:
+    metadata = {"name": name, "labels": dict(labels or {})}
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})

@@ -40,7 +40,7 @@ class Pod:
             "log.dirs": str(directory / "data"),
             **apache_settings(
                 0, f"PLAINTEXT://127.0.0.1:{self.port}", f"PLAINTEXT://127.0.0.1:{self.port}",
-                f"0.0.0.0:{self.admin_port}", (0,), {0: f"127.0.0.1:{free_port()}"},
+                f"0.0.0.0:{self.admin_port}", (0,), {0: {"CONTROLLER": f"127.0.0.1:{free_port()}"}},
                 "b2RyYWRlay10ZXN0cy0xMQ",
             ),
         }  # fmt: skip

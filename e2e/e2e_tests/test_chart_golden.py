@@ -1,10 +1,11 @@
-"""What the chart renders, compared with golden files, and what it refuses to render."""
+"""The chart's output compared with golden files, and the values that it refuses."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,7 +47,7 @@ def test_the_crds_of_the_chart_are_those_of_the_types() -> None:
     assert ours, "no CRDs at all"
     assert shipped == ours, "make gen copies them"
 
-    rendered = [o for o in objects(render()) if o["kind"] == "CustomResourceDefinition"]
+    rendered = crds_of(render("--set=spark.installCrd=false"))
     assert len(rendered) == len(ours)
     for crd in rendered:
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
@@ -55,10 +56,23 @@ def test_the_crds_of_the_chart_are_those_of_the_types() -> None:
 
 
 def test_crds_that_may_go_with_the_release_are_not_held() -> None:
-    rendered = objects(render("--set=crds.keep=false"))
-    crds = [o for o in rendered if o["kind"] == "CustomResourceDefinition"]
+    crds = crds_of(render("--set=crds.keep=false"))
     assert crds
-    assert all("annotations" not in crd["metadata"] for crd in crds)
+    held = "helm.sh/resource-policy"
+    assert all(held not in crd["metadata"].get("annotations", {}) for crd in crds)
+
+
+def test_the_crd_of_sparkapplications_comes_with_our_runner_only() -> None:
+    name = "sparkapplications.sparkoperator.k8s.io"
+    for option, there in (("mode=auto", True), ("mode=native", True), ("mode=kubeflow", False),
+                          ("mode=off", False), ("installCrd=false", False)):  # fmt: skip
+        found = [crd["metadata"]["name"] for crd in crds_of(render(f"--set=spark.{option}"))]
+        assert (name in found) == there, option
+    assert crds_of(render("--set=crds.install=false")) == []
+
+
+def crds_of(text: str) -> list[dict[str, Any]]:
+    return [one for one in objects(text) if one["kind"] == "CustomResourceDefinition"]
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -67,13 +81,15 @@ def test_the_version_is_that_of_the_package() -> None:
     assert chart["appVersion"] == project["version"]
 
 
-def test_nothing_may_read_secrets() -> None:
+def test_secrets_are_read_by_name_only() -> None:
+    """Nothing may list or watch them."""
     for value_set in ("--set=watch.scope=Cluster", "--set=watch.scope=Namespaced"):
         roles = [o for o in objects(render(value_set)) if o["kind"] in ("Role", "ClusterRole")]
         rules = [rule for role in roles for rule in role["rules"]]
         assert rules
         for rule in rules:
-            assert "secrets" not in rule["resources"]
+            if "secrets" in rule["resources"]:
+                assert set(rule["verbs"]) <= {"get", "create", "update", "patch", "delete"}
             assert "*" not in rule["resources"] + rule["verbs"] + rule["apiGroups"]
 
 
@@ -96,7 +112,7 @@ def test_nothing_may_read_secrets() -> None:
         (["--kube-version=v1.28.0"], "incompatible with Kubernetes v1.28.0"),
     ],
 )  # fmt: skip
-def test_values_that_cannot_be_are_refused(options: list[str], said: str) -> None:
+def test_invalid_values_are_refused(options: list[str], said: str) -> None:
     with pytest.raises(HelmError, match=re.escape(said)):
         render(*options)
 

@@ -1,11 +1,10 @@
 """The chart on a real API server: installed, upgraded, and removed.
 
-Pods never run here; the stories on kind show what they do.
+Pods never run here; they do in the stories on kind.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -15,26 +14,27 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e_tests.conftest import make_namespace
 from odradek_e2e.chart import CHART, RELEASE, HelmError, objects, render, value_sets, values_of
 from odradek_e2e.release import Release, settle, state
+from odradek_testkit.kubernetes.client import ObjectClient
 from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from odradek_testkit.kubernetes.programs import program
 
-# Its CRD belongs to the Prometheus operator, which is not installed here.
-FOREIGN = "ServiceMonitor"
+# Its CRDs belong to the Prometheus operator, which is not installed here.
+FOREIGN = "monitoring.coreos.com/v1"
 
 
 @pytest.mark.parametrize("value_set", value_sets())
 def test_the_api_server_takes_every_object(
-    kubernetes: ControlPlane, namespace: str, value_set: str
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str, value_set: str
 ) -> None:
     """The schema is strict: an unknown field is an error."""
     rendered = objects(render(*values_of(value_set), namespace=namespace))
     for other in {o["metadata"].get("namespace", namespace) for o in rendered} - {namespace}:
         # Roles in namespaces that the values name; another test may have made them.
-        made = kubernetes.kubectl("create", "namespace", other, "--dry-run=client", "-o=yaml")
-        kubernetes.kubectl("apply", "-f", "-", stdin=made)
-    kept = [one for one in rendered if one["kind"] != FOREIGN]
+        make_namespace(api, other)
+    kept = [one for one in rendered if one["apiVersion"] != FOREIGN]
     said = _dry_run(kubernetes, *kept)
     assert len(said.splitlines()) == len(kept)
 
@@ -60,7 +60,7 @@ def test_the_pods_are_of_the_restricted_profile(kubernetes: ControlPlane, namesp
 
 
 def test_an_installed_operator_gets_two_pods_on_two_nodes(
-    kubernetes: ControlPlane, namespace: str
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
 ) -> None:
     with Release(kubernetes, namespace):
         kubernetes.kubectl(
@@ -69,13 +69,10 @@ def test_an_installed_operator_gets_two_pods_on_two_nodes(
         kubernetes.kubectl(
             "wait", f"-n={namespace}", "--for=condition=PodScheduled", "pods", "--all"
         )
-        pods = json.loads(kubernetes.kubectl("get", "pods", f"-n={namespace}", "-o=json"))["items"]
-        assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+        assert len({pod["spec"]["nodeName"] for pod in api.find("Pod", namespace)}) == 2
 
 
-def test_what_the_notes_tell_the_user_to_apply_is_accepted(
-    kubernetes: ControlPlane, namespace: str
-) -> None:
+def test_the_manifest_in_the_notes_is_accepted(kubernetes: ControlPlane, namespace: str) -> None:
     with Release(kubernetes, namespace, "--set=readNodes=false") as release:
         found = re.search(r"<<EOF\n(.*?)\n  EOF", release.notes, re.S)
         assert found is not None
@@ -89,7 +86,7 @@ def test_what_the_notes_tell_the_user_to_apply_is_accepted(
 
 
 def test_crds_are_upgraded_with_the_chart_and_outlive_it(
-    kubernetes: ControlPlane, namespace: str, tmp_path: Path
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str, tmp_path: Path
 ) -> None:
     """
     1. A release installs the CRDs; a KafkaCluster is created.
@@ -101,25 +98,25 @@ def test_crds_are_upgraded_with_the_chart_and_outlive_it(
         cluster = {
             "apiVersion": "odradek.dev/v1alpha1",
             "kind": "KafkaCluster",
-            "metadata": {"name": "main", "namespace": namespace},
+            "metadata": {"name": "main"},
             "spec": {"brokers": 3, "config": {"a.b": 1}},
         }
-        kubernetes.apply(cluster)
+        api.apply(cluster, namespace)
         release.upgrade(_with_a_new_field(tmp_path))
-        assert "flavour" in _fields_of_a_cluster(kubernetes)
+        assert "flavour" in _fields_of_a_cluster(api)
 
         said = release.uninstall()
         assert "kept due to the resource policy" in said
-        assert kubernetes.kubectl("get", "kc", "-n", namespace, "-o=name").strip()
+        uid = api.uid("KafkaCluster", "main", namespace)
+        assert uid
 
         release.install()
-        uid = kubernetes.kubectl("get", "kc/main", "-n", namespace, "-o=jsonpath={.metadata.uid}")
-        assert uid
-        assert "flavour" not in _fields_of_a_cluster(kubernetes)  # it is the old chart again
+        assert api.uid("KafkaCluster", "main", namespace) == uid
+        assert "flavour" not in _fields_of_a_cluster(api)  # it is the old chart again
 
 
 def test_an_interrupted_installation_is_no_obstacle(
-    kubernetes: ControlPlane, namespace: str, tmp_path: Path
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str, tmp_path: Path
 ) -> None:
     """
     1. helm installs and waits for pods, which never run here; it is killed.
@@ -145,14 +142,14 @@ def test_an_interrupted_installation_is_no_obstacle(
         for _ in range(2):
             settle(RELEASE, namespace, kubeconfig=kubernetes.kubeconfig)
             assert state(*where) == "deployed"
-        assert kubernetes.kubectl("get", "deployments", "-n", namespace, "-o=name")
+        assert api.find("Deployment", namespace)
     finally:
         Release(kubernetes, namespace).__exit__()
     assert state(*where) == ""
 
 
 def test_a_second_release_leaves_the_crds_to_the_first(
-    kubernetes: ControlPlane, namespace: str
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
 ) -> None:
     with Release(kubernetes, namespace):
         second = Release(kubernetes, namespace, name="second")
@@ -161,7 +158,8 @@ def test_a_second_release_leaves_the_crds_to_the_first(
         second = Release(kubernetes, namespace, "--set=crds.install=false", name="second")
         second.install()
         second.uninstall()
-        assert kubernetes.kubectl("get", "crd", "-o=name").count("odradek.dev") == 3
+        kinds = [one["spec"]["group"] for one in api.find("CustomResourceDefinition")]
+        assert kinds.count("odradek.dev") == len(list((CHART / "files" / "crds").glob("*.yaml")))
 
 
 def _of_kind(kind: str, namespace: str) -> list[dict[str, Any]]:
@@ -175,8 +173,8 @@ def _dry_run(kubernetes: ControlPlane, *given: dict[str, Any]) -> str:
     )
 
 
-def _fields_of_a_cluster(kubernetes: ControlPlane) -> list[str]:
-    crd = json.loads(kubernetes.kubectl("get", "crd", "kafkaclusters.odradek.dev", "-o=json"))
+def _fields_of_a_cluster(api: ObjectClient) -> list[str]:
+    crd = api.get("CustomResourceDefinition", "kafkaclusters.odradek.dev")
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return list(schema["properties"]["spec"]["properties"])
 

@@ -6,14 +6,14 @@ Checked with the API server's access reviews, and by running an operator with on
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
+from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -21,13 +21,18 @@ from typing import Any, cast
 import httpx2
 import pytest
 
+from e2e_tests.conftest import make_namespace
 from odradek_api.base import RESTART_ANNOTATION
+from odradek_api.kafka_user.rules import ROTATE_ANNOTATION
 from odradek_e2e.chart import CHART, objects, render
 from odradek_e2e.release import Release
 from odradek_testkit.kubernetes import world as worlds
+from odradek_testkit.kubernetes.client import ObjectClient
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.ports import free_port
+from odradek_testkit.waiting import wait_until
 
+PATIENCE_S = 60.0
 OURS, APPS, CORE, POLICY = "odradek.dev", "apps", "", "policy"
 NETWORK, LEASES = "networking.k8s.io", "coordination.k8s.io"
 
@@ -35,9 +40,15 @@ NETWORK, LEASES = "networking.k8s.io", "coordination.k8s.io"
 ALLOWED = {
     (OURS, "kafkaclusters"): "get list watch",
     (OURS, "topics"): "get list watch patch",
+    (OURS, "kafkausers"): "get list watch patch",
+    (OURS, "kafkarebalances"): "get list watch patch",
+    (OURS, "kafkarebalances/status"): "patch",
     (OURS, "kafkaclusters/status"): "patch",
     (OURS, "topics/status"): "patch",
+    (OURS, "kafkausers/status"): "patch",
+    (CORE, "secrets"): "get create update patch delete",
     (OURS, "kafkaclusters/finalizers"): "update",
+    ("cert-manager.io", "certificates"): "get create patch",
     (APPS, "statefulsets"): "list watch create patch delete",
     (CORE, "configmaps"): "list create patch delete",
     (CORE, "services"): "list create patch delete",
@@ -52,7 +63,7 @@ ALLOWED = {
 VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 RESOURCES = [
     *ALLOWED,
-    (CORE, "secrets"), (CORE, "nodes"), (CORE, "namespaces"), (CORE, "persistentvolumes"),
+    (CORE, "nodes"), (CORE, "namespaces"), (CORE, "persistentvolumes"),
     (CORE, "pods/exec"), (CORE, "pods/log"), (CORE, "serviceaccounts/token"),
     (APPS, "deployments"), (APPS, "daemonsets"), ("batch", "jobs"), (LEASES, "leases"),
     ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "clusterroles"),
@@ -63,46 +74,44 @@ RESOURCES = [
 UNUSED = {
     (OURS, "kafkaclusters", "list"), (OURS, "kafkaclusters", "watch"),  # the process watches
     (OURS, "topics", "list"), (OURS, "topics", "watch"), (OURS, "topics", "get"),
+    (OURS, "kafkausers", "list"), (OURS, "kafkausers", "watch"), (OURS, "kafkausers", "get"),
+    (OURS, "kafkarebalances", "list"), (OURS, "kafkarebalances", "watch"),
+    (OURS, "kafkarebalances", "get"),
+    # Moves of a KafkaRebalance: not part of this run, but of test_operator_is_killed.py.
+    (OURS, "kafkarebalances", "patch"), (OURS, "kafkarebalances/status", "patch"),
     (APPS, "statefulsets", "watch"), (CORE, "pods", "watch"),
+    (CORE, "secrets", "patch"),  # certificates of a cluster with TLS, which this one is not
+    # Certificates of cert-manager: operator_tests/kubernetes/test_cert_manager.py.
+    *(("cert-manager.io", "certificates", verb) for verb in ("get", "create", "patch")),
     (CORE, "pods", "delete"),  # the second broker of a step with rolling.maxUnavailable
     (OURS, "kafkaclusters/finalizers", "update"),  # enforced by an admission plugin only
 }  # fmt: skip
+# Their rights are in test_chart_spark.py.
+WITHOUT_SPARK = "--set=spark.mode=off"
 NODES = {(CORE, "nodes"): "get list watch"}
 LEASE = {(LEASES, "leases"): "create"}
 
 
 def rights(
-    kubernetes: ControlPlane, user: str, namespace: str, name: str = ""
+    api: ObjectClient, user: str, namespace: str, name: str = ""
 ) -> dict[tuple[str, str], str]:
-    """What a service account may do with RESOURCES in a namespace ("": in all namespaces)."""
-    asked = [(group, resource, verb) for group, resource in RESOURCES for verb in VERBS]
+    """The verbs that a service account has on RESOURCES in a namespace ("": in all namespaces)."""
     accounts = ["system:serviceaccounts", "system:authenticated"]
-    reviews = []
-    for group, resource, verb in asked:
+    found: dict[tuple[str, str], list[str]] = {}
+    for (group, resource), verb in product(RESOURCES, VERBS):
         kind, _, subresource = resource.partition("/")
         attributes = {"group": group, "resource": kind, "subresource": subresource, "verb": verb,
                       "namespace": namespace, "name": name}  # fmt: skip
         spec = {"user": user, "groups": accounts, "resourceAttributes": attributes}
-        reviews.append({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                        "spec": spec})  # fmt: skip
-    bundle = {"apiVersion": "v1", "kind": "List", "items": reviews}
-    said = kubernetes.kubectl("create", "-f", "-", "-o=json", stdin=json.dumps(bundle))
-    answers = _documents(said)
-    found: dict[tuple[str, str], list[str]] = {}
-    for (group, resource, verb), answer in zip(asked, answers, strict=True):
-        if answer["status"]["allowed"]:
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                  "spec": spec}  # fmt: skip
+        if api.create(review)["status"]["allowed"]:
             found.setdefault((group, resource), []).append(verb)
     return {key: " ".join(verbs) for key, verbs in found.items()}
 
 
-def _documents(text: str) -> list[Any]:
-    """kubectl writes one JSON document after the other."""
-    found, decoder, position = [], json.JSONDecoder(), 0
-    while position < len(text.rstrip()):
-        document, position = decoder.raw_decode(text, position)
-        found.append(document)
-        position += len(text[position:]) - len(text[position:].lstrip())
-    return found
+def has_topics(api: ObjectClient, user: str, namespace: str) -> bool:
+    return (OURS, "topics") in rights(api, user, namespace)
 
 
 def same(found: dict[tuple[str, str], str], *allowed: dict[tuple[str, str], str]) -> bool:
@@ -113,57 +122,70 @@ def same(found: dict[tuple[str, str], str], *allowed: dict[tuple[str, str], str]
     return {key: set(verbs.split()) for key, verbs in found.items()} == merged
 
 
-def test_in_its_namespace_and_nowhere_else(kubernetes: ControlPlane, namespace: str) -> None:
-    with Release(kubernetes, namespace) as release:
-        assert same(rights(kubernetes, release.account, namespace), ALLOWED, NODES, LEASE)
-        assert same(rights(kubernetes, release.account, "default"), NODES)
-        assert same(rights(kubernetes, release.account, ""), NODES)
+def test_in_its_namespace_and_nowhere_else(
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
+) -> None:
+    with Release(kubernetes, namespace, WITHOUT_SPARK) as release:
+        assert same(rights(api, release.account, namespace), ALLOWED, NODES, LEASE)
+        assert same(rights(api, release.account, "default"), NODES)
+        assert same(rights(api, release.account, ""), NODES)
 
 
 def test_without_nodes_it_has_no_right_of_the_whole_cluster(
-    kubernetes: ControlPlane, namespace: str
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
 ) -> None:
-    with Release(kubernetes, namespace, "--set=readNodes=false") as release:
-        assert same(rights(kubernetes, release.account, namespace), ALLOWED, LEASE)
-        assert same(rights(kubernetes, release.account, ""))
+    with Release(kubernetes, namespace, WITHOUT_SPARK, "--set=readNodes=false") as release:
+        assert same(rights(api, release.account, namespace), ALLOWED, LEASE)
+        assert same(rights(api, release.account, ""))
 
 
-def test_in_named_namespaces(kubernetes: ControlPlane, namespace: str) -> None:
-    kubernetes.kubectl("create", "namespace", "named")
-    with Release(kubernetes, namespace, "--set=watch.namespaces={named}") as release:
-        assert same(rights(kubernetes, release.account, "named"), ALLOWED, NODES)
-        assert same(rights(kubernetes, release.account, namespace), NODES, LEASE)
-    kubernetes.kubectl("delete", "namespace", "named", "--wait=false")
+def test_in_named_namespaces(kubernetes: ControlPlane, api: ObjectClient, namespace: str) -> None:
+    make_namespace(api, "named")
+    with Release(kubernetes, namespace, WITHOUT_SPARK, "--set=watch.namespaces={named}") as release:
+        assert same(rights(api, release.account, "named"), ALLOWED, NODES)
+        assert same(rights(api, release.account, namespace), NODES, LEASE)
+    api.delete("Namespace", "named")
 
 
-def test_cluster_wide(kubernetes: ControlPlane, namespace: str) -> None:
-    with Release(kubernetes, namespace, "--set=watch.scope=Cluster") as release:
-        assert same(rights(kubernetes, release.account, ""), ALLOWED, NODES)
-        assert same(rights(kubernetes, release.account, namespace), ALLOWED, NODES, LEASE)
+def test_cluster_wide(kubernetes: ControlPlane, api: ObjectClient, namespace: str) -> None:
+    with Release(kubernetes, namespace, WITHOUT_SPARK, "--set=watch.scope=Cluster") as release:
+        assert same(rights(api, release.account, ""), ALLOWED, NODES)
+        assert same(rights(api, release.account, namespace), ALLOWED, NODES, LEASE)
 
 
-def test_the_lease_is_its_own_and_no_other(kubernetes: ControlPlane, namespace: str) -> None:
-    with Release(kubernetes, namespace) as release:
-        mine = rights(kubernetes, release.account, namespace, name="odradek-operator")
-        others = rights(kubernetes, release.account, namespace, name="another")
+def test_the_lease_is_its_own_and_no_other(
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
+) -> None:
+    with Release(kubernetes, namespace, WITHOUT_SPARK) as release:
+        mine = rights(api, release.account, namespace, name="odradek-operator")
+        others = rights(api, release.account, namespace, name="another")
         assert set(mine[LEASES, "leases"].split()) == {"get", "create", "update"}
         assert others[LEASES, "leases"] == "create"
 
 
 def test_editors_of_a_namespace_edit_clusters_and_viewers_see_them(
-    kubernetes: ControlPlane, namespace: str
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
 ) -> None:
-    with Release(kubernetes, namespace):
+    with Release(kubernetes, namespace, WITHOUT_SPARK):
         for role in ("edit", "view"):
-            kubernetes.kubectl(
-                "create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}or",
-                f"-n={namespace}",
-            )  # fmt: skip
+            group = "rbac.authorization.k8s.io"
+            bound = {"apiGroup": group, "kind": "ClusterRole", "name": role}
+            user = {"apiGroup": group, "kind": "User", "name": f"{role}or"}
+            binding = {
+                "apiVersion": f"{group}/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": role},
+                "roleRef": bound,
+                "subjects": [user],
+            }
+            api.apply(binding, namespace)
         # The controller manager adds the rules to the roles a moment later.
-        _eventually(lambda: (OURS, "topics") in rights(kubernetes, "editor", namespace))
-        _eventually(lambda: (OURS, "topics") in rights(kubernetes, "viewor", namespace))
-        editor, viewer = (rights(kubernetes, f"{r}or", namespace) for r in ("edit", "view"))
-        for kind in ("kafkaclusters", "topics"):
+        for name in ("editor", "viewor"):
+            wait_until(
+                partial(has_topics, api, name, namespace), f"the rights of {name}", PATIENCE_S
+            )
+        editor, viewer = (rights(api, f"{r}or", namespace) for r in ("edit", "view"))
+        for kind in ("kafkaclusters", "topics", "kafkausers", "kafkarebalances"):
             assert editor[OURS, kind].split() == VERBS
             assert viewer[OURS, kind] == "get list watch"
         assert (OURS, "topics/status") not in editor or "patch" not in editor[OURS, "topics/status"]
@@ -188,7 +210,7 @@ class Guarded(worlds.Wire):
         parts = request.url.path.strip("/").split("/")
         group, rest = (CORE, parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
         _, _, resource, *named = rest  # namespaces/NAME/pods/NAME/eviction
-        verbs = {"GET": "get" if named else "list", "POST": "create"}
+        verbs = {"GET": "get" if named else "list", "POST": "create", "PUT": "update"}
         verb = verbs.get(request.method, request.method.lower())
         self.used.add((group, "/".join([resource, *named[1:]]), verb))
         if verb == "patch" and answer.status_code == 201:  # server-side apply of a new object
@@ -210,7 +232,11 @@ class LimitedWorld(worlds.World):
 
 
 def test_a_life_of_a_cluster_with_these_rights(
-    kubernetes: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kubernetes: ControlPlane,
+    api: ObjectClient,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
     1. Three brokers and a topic; a NetworkPolicy and Services for clients outside.
@@ -218,13 +244,15 @@ def test_a_life_of_a_cluster_with_these_rights(
     3. Six brokers, then three again with their volumes deleted.
     4. The Services outside and the policy are taken away; a topic is deleted with its resource.
     5. A second volume for each: the StatefulSets are recreated around their pods.
+    6. A user, a new password for it, and its end.
     No request is forbidden, and no right is unused.
     """
     monkeypatch.setattr(worlds, "Wire", Guarded)
     monkeypatch.setattr(Guarded, "forbidden", [])
     monkeypatch.setattr(Guarded, "used", set())
-    kubernetes.kubectl("label", "nodes", "--all", "world=yes", "--overwrite")
-    with Release(kubernetes, namespace) as release, ExitStack() as stack:
+    for node in api.find("Node"):
+        api.patch("Node", node["metadata"]["name"], {"metadata": {"labels": {"world": "yes"}}})
+    with Release(kubernetes, namespace, WITHOUT_SPARK) as release, ExitStack() as stack:
         LimitedWorld.account_kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
         world = LimitedWorld(kubernetes, namespace)
         stack.callback(world.close)
@@ -245,16 +273,20 @@ def test_a_life_of_a_cluster_with_these_rights(
         world.cluster(brokers=3, rebalance="auto", **outside)
         world.settle()
         world.cluster(brokers=3, storage={"deletionPolicy": "Delete"})
-        kubernetes.kubectl("delete", "topic", "orders", f"-n={namespace}", "--wait=false")
+        api.delete("Topic", "orders", namespace)
         world.settle()
         world.cluster(brokers=3, storage={"deletionPolicy": "Delete", "volumes": 2})
+        world.settle()
+        for rotation in ("1", "2"):
+            world.user("alice", {ROTATE_ANNOTATION: rotation})
+            world.settle()
+        api.delete("KafkaUser", "alice", namespace)
         world.settle()
         assert world.worker.failures == []
         assert Guarded.forbidden == []
         allowed = {(*key, verb) for key, verbs in ALLOWED.items() for verb in verbs.split()}
         assert allowed - Guarded.used == UNUSED
-        events = kubernetes.kubectl("get", "events", f"-n={namespace}")
-        assert "BrokerMissing" in events
+        assert "BrokerMissing" in {event["reason"] for event in api.find("Event", namespace)}
 
 
 class Replica:
@@ -291,21 +323,23 @@ def helm_test() -> ModuleType:
 
 
 @pytest.fixture
-def replicas(kubernetes: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[list[Replica]]:
+def replicas(
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str, tmp_path: Path
+) -> Iterator[list[Replica]]:
     (deployment,) = [o for o in objects(render(namespace=namespace)) if o["kind"] == "Deployment"]
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     args = [arg.replace("$(POD_NAMESPACE)", namespace) for arg in container["args"]]
-    with Release(kubernetes, namespace) as release:
+    with Release(kubernetes, namespace, WITHOUT_SPARK) as release:
         kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
         running = [Replica(args, kubeconfig, tmp_path / f"operator-{n}.log") for n in range(2)]
         yield running
         for replica in running:
             replica.stop()
-        kubernetes.kubectl("delete", "kc", "main", f"-n={namespace}", "--ignore-not-found")
+        api.delete("KafkaCluster", "main", namespace)
 
 
 def test_two_replicas_as_the_deployment_starts_them(
-    kubernetes: ControlPlane, namespace: str, replicas: list[Replica], helm_test: ModuleType
+    api: ObjectClient, namespace: str, replicas: list[Replica], helm_test: ModuleType
 ) -> None:
     """The active one creates the brokers of a cluster; it is ended, and the other takes over."""
 
@@ -321,31 +355,31 @@ def test_two_replicas_as_the_deployment_starts_them(
                 answers += [n] if leads else []
         return answers
 
-    _eventually(lambda: len(leading()) == 1)
-    kubernetes.apply(
+    wait_until(lambda: len(leading()) == 1, "a leader", PATIENCE_S)
+    api.apply(
         {
             "apiVersion": "odradek.dev/v1alpha1",
             "kind": "KafkaCluster",
-            "metadata": {"name": "main", "namespace": namespace},
+            "metadata": {"name": "main"},
             "spec": {"brokers": 3},
-        }
+        },
+        namespace,
     )
-    sets = ("get", "statefulsets", f"-n={namespace}", "-o=name")
-    _eventually(lambda: len(kubernetes.kubectl(*sets).split()) == 3)
+    wait_until(lambda: len(api.find("StatefulSet", namespace)) == 3, "StatefulSets", PATIENCE_S)
     (first,) = leading()
     replicas[first].stop()
     assert replicas[first].process.returncode == 0
-    _eventually(lambda: leading() == [1 - first])
-    kubernetes.kubectl("delete", *sets[1:3], "--all")
-    _eventually(lambda: len(kubernetes.kubectl(*sets).split()) == 3)
+    wait_until(lambda: leading() == [1 - first], "the other leads", PATIENCE_S)
+    old = {one["metadata"]["uid"] for one in api.find("StatefulSet", namespace)}
+    for one in api.find("StatefulSet", namespace):
+        api.delete("StatefulSet", one["metadata"]["name"], namespace)
+
+    def recreated() -> bool:
+        found = {one["metadata"]["uid"] for one in api.find("StatefulSet", namespace)}
+        return len(found) == 3 and not found & old
+
+    wait_until(recreated, "the StatefulSets are created again", PATIENCE_S)
     for replica in replicas:
         said = replica.log.read_text()
         for word in ("forbidden", "Forbidden", "403", "permission", "Traceback"):
             assert word not in said, said
-
-
-def _eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.2)

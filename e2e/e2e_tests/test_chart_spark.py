@@ -1,4 +1,4 @@
-"""The chart with Spark: mode native installs SparkApplication; its rights are enough, and no more.
+"""The chart with Spark: mode auto installs SparkApplication; its rights are enough, and no more.
 
 Checked with access reviews, and by running a pipeline with only these rights.
 """
@@ -22,7 +22,9 @@ from e2e_tests.test_chart_rights import (
     rights,
     same,
 )
+from odradek_e2e.chart import CHART
 from odradek_e2e.release import Release
+from odradek_testkit.kubernetes.client import ObjectClient
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.pipeline_world import PipelineWorld
 
@@ -34,16 +36,15 @@ PIPELINES = {
     (OURS, "sparkpipelines/status"): "patch",
     (OURS, "sparkpipelines/finalizers"): "update",
     (SPARK, "sparkapplications"): "list create patch delete",
-    (CORE, "pods"): "get",
-}
-NATIVE = {
-    (SPARK, "sparkapplications/status"): "patch",
-    (SPARK, "sparkapplications/finalizers"): "update",
     (RBAC, "roles"): "create patch",
     (RBAC, "rolebindings"): "create patch",
     **{(CORE, kind): DRIVERS
        for kind in ("pods", "configmaps", "services", "persistentvolumeclaims")},
 }  # fmt: skip
+NATIVE = {
+    (SPARK, "sparkapplications/status"): "patch",
+    (SPARK, "sparkapplications/finalizers"): "update",
+}
 ASKED = list(dict.fromkeys([*RESOURCES, *PIPELINES, *NATIVE]))
 CRD = "sparkapplications.sparkoperator.k8s.io"
 
@@ -54,33 +55,40 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rights_where_kubeflows_operator_runs_them(
-    kubernetes: ControlPlane, namespace: str
+    kubernetes: ControlPlane, api: ObjectClient, namespace: str
 ) -> None:
-    with Release(kubernetes, namespace, "--set=spark.mode=spark-operator") as release:
-        found = rights(kubernetes, release.account, namespace)
+    with Release(kubernetes, namespace, "--set=spark.mode=kubeflow") as release:
+        found = rights(api, release.account, namespace)
         assert same(found, ALLOWED, NODES, LEASE, PIPELINES)
-        assert CRD not in kubernetes.kubectl("get", "crds", "-o=name"), "kubeflow's brings it"
+        assert not api.uid("CustomResourceDefinition", CRD), "kubeflow's brings it"
 
 
 def test_a_life_of_a_pipeline_with_these_rights(
-    kubernetes: ControlPlane, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kubernetes: ControlPlane,
+    api: ObjectClient,
+    namespace: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    1. The chart installs the CRD; a pipeline is submitted: account, role, services, pod.
+    1. The chart as it is, with mode auto, installs the CRD; a pipeline is submitted: account, role,
+       services, pod.
     2. Its driver fails and is recreated; the pipeline is changed, and its old job is deleted.
     3. It ends, its time to live passes, and the application is deleted.
     No request is forbidden.
     """
     caplog.set_level(logging.WARNING, "odradek_operator.kubernetes.spark_worker")
-    with Release(kubernetes, namespace, "--set=spark.mode=native") as release:
-        found = rights(kubernetes, release.account, namespace)
+    with Release(kubernetes, namespace) as release:
+        release.upgrade(CHART)
+        assert api.uid("CustomResourceDefinition", CRD), "an upgrade keeps the CRD"
+        found = rights(api, release.account, namespace)
         assert same(found, ALLOWED, NODES, LEASE, PIPELINES, NATIVE)
-        assert same(rights(kubernetes, release.account, "default"), NODES)
+        assert same(rights(api, release.account, "default"), NODES)
         kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
         limited = cast(ControlPlane, SimpleNamespace(kubeconfig=kubeconfig))
         cluster = PipelineWorld(kubernetes, namespace, operator=limited)
         policy = {"type": "OnFailure", "retries": 1, "intervalSeconds": 1}
-        claim = {"volumeClaim": "pipelines"}
+        claim = {"volumeClaim": "pipelines", "executor": {}}
         cluster.kafka()
         cluster.kafka_ready()
         cluster.topic_ready()
@@ -102,5 +110,5 @@ def test_a_life_of_a_pipeline_with_these_rights(
         cluster.settle()
         assert cluster.names("sparkapplications") == [], "what is done is not done again"
         cluster.client.close()
-        kubernetes.kubectl("delete", "sparkpipeline", "page-views", f"-n={namespace}")
+        api.delete("SparkPipeline", "page-views", namespace)
     assert [r.getMessage() for r in caplog.records if "request failed" in r.getMessage()] == []

@@ -1,24 +1,13 @@
 """The client of the stories (odradek_testkit.kubernetes.client) against a real API server."""
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
 from odradek_testkit.kubernetes.client import ObjectClient, RequestFailedError
-from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.waiting import wait_until
-
-# The control plane has a self-signed certificate.
-pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-
-
-@pytest.fixture
-def objects(kubernetes: ControlPlane) -> Iterator[ObjectClient]:
-    with ObjectClient(kubernetes.kubeconfig) as client:
-        yield client
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
@@ -26,67 +15,65 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def test_an_object_is_created_changed_found_and_deleted(
-    objects: ObjectClient, namespace: str
-) -> None:
-    objects.apply(config_map("one", color="red"), namespace)
-    objects.apply(config_map("one", color="blue", size="1"), namespace)
-    objects.patch("ConfigMap", "one", {"data": {"size": None}}, namespace)
-    assert objects.get("ConfigMap", "one", namespace)["data"] == {"color": "blue"}
-    found = objects.find("ConfigMap", namespace, "test=objects")
+def test_an_object_is_created_changed_found_and_deleted(api: ObjectClient, namespace: str) -> None:
+    api.apply(config_map("one", color="red"), namespace)
+    api.apply(config_map("one", color="blue", size="1"), namespace)
+    api.patch("ConfigMap", "one", {"data": {"size": None}}, namespace)
+    assert api.get("ConfigMap", "one", namespace)["data"] == {"color": "blue"}
+    found = api.find("ConfigMap", namespace, "test=objects")
     assert [one["metadata"]["name"] for one in found] == ["one"]
-    assert objects.find("ConfigMap", namespace, "test=other") == []
-    assert objects.uid("ConfigMap", "one", namespace) == found[0]["metadata"]["uid"]
-    objects.delete("ConfigMap", "one", namespace)
-    objects.delete("ConfigMap", "one", namespace)  # it is deleted already
-    assert objects.get_if_any("ConfigMap", "one", namespace) is None
-    assert objects.uid("ConfigMap", "one", namespace) == ""
+    assert api.find("ConfigMap", namespace, "test=other") == []
+    assert api.uid("ConfigMap", "one", namespace) == found[0]["metadata"]["uid"]
+    api.delete("ConfigMap", "one", namespace)
+    api.delete("ConfigMap", "one", namespace)  # it is deleted already
+    assert api.get_if_any("ConfigMap", "one", namespace) is None
+    assert api.uid("ConfigMap", "one", namespace) == ""
 
 
-def test_an_error_has_the_message_of_the_api_server(objects: ObjectClient, namespace: str) -> None:
+def test_an_error_has_the_message_of_the_api_server(api: ObjectClient, namespace: str) -> None:
     with pytest.raises(RequestFailedError, match=r'get ConfigMap none: .*"none" not found'):
-        objects.get("ConfigMap", "none", namespace)
+        api.get("ConfigMap", "none", namespace)
     with pytest.raises(RequestFailedError, match=r"apply ConfigMap a_b: Invalid: .*RFC 1123"):
-        objects.apply(config_map("a_b"), namespace)
+        api.apply(config_map("a_b"), namespace)
 
 
-def test_cluster_wide_kinds_and_plain_paths(objects: ObjectClient) -> None:
-    nodes = {node["metadata"]["name"] for node in objects.find("Node")}
+def test_cluster_wide_kinds_and_plain_paths(api: ObjectClient) -> None:
+    nodes = {node["metadata"]["name"] for node in api.find("Node")}
     assert nodes == {"node-a", "node-b", "node-c"}
-    objects.patch("Node", "node-a", {"spec": {"unschedulable": True}})
-    assert objects.get("Node", "node-a")["spec"]["unschedulable"] is True
-    objects.patch("Node", "node-a", {"spec": {"unschedulable": None}})
-    assert "unschedulable" not in objects.get("Node", "node-a")["spec"]
-    assert objects.read("/readyz") == "ok"
+    api.patch("Node", "node-a", {"spec": {"unschedulable": True}})
+    assert api.get("Node", "node-a")["spec"]["unschedulable"] is True
+    api.patch("Node", "node-a", {"spec": {"unschedulable": None}})
+    assert "unschedulable" not in api.get("Node", "node-a")["spec"]
+    assert api.read("/readyz") == "ok"
 
 
-def test_a_deletion_keeps_what_the_object_owns(objects: ObjectClient, namespace: str) -> None:
+def test_a_deletion_keeps_what_the_object_owns(api: ObjectClient, namespace: str) -> None:
     """The way in which stories delete a StatefulSet and keep its pods."""
-    owner = objects.apply(config_map("owner"), namespace)
+    owner = api.apply(config_map("owner"), namespace)
     owned = config_map("owned")
     owned["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
     ]
-    objects.apply(owned, namespace)
-    objects.delete("ConfigMap", "owner", namespace, orphan=True)
-    wait_until(lambda: objects.get_if_any("ConfigMap", "owner", namespace) is None, "deleted")
-    left = objects.get("ConfigMap", "owned", namespace)
+    api.apply(owned, namespace)
+    api.delete("ConfigMap", "owner", namespace, orphan=True)
+    wait_until(lambda: api.get_if_any("ConfigMap", "owner", namespace) is None, "deleted")
+    left = api.get("ConfigMap", "owned", namespace)
     assert "ownerReferences" not in left["metadata"]
 
 
-def test_a_watch_sees_every_change(objects: ObjectClient, namespace: str) -> None:
-    objects.apply(config_map("watched", n="0"), namespace)
+def test_a_watch_sees_every_change(api: ObjectClient, namespace: str) -> None:
+    api.apply(config_map("watched", n="0"), namespace)
     stop, seen = threading.Event(), [""]
 
     def read() -> None:
-        for found in objects.watch("ConfigMap", "watched", namespace, stop):
+        for found in api.watch("ConfigMap", "watched", namespace, stop):
             seen.append(found["data"]["n"])
 
     reader = threading.Thread(target=read)
     reader.start()
     for n in range(4):
         if n > 0:
-            objects.patch("ConfigMap", "watched", {"data": {"n": str(n)}}, namespace)
+            api.patch("ConfigMap", "watched", {"data": {"n": str(n)}}, namespace)
         wait_until(partial(seen.__contains__, str(n)), f"change {n}")
     stop.set()
     reader.join()

@@ -11,14 +11,13 @@ from odradek_e2e.acl_diff.run import ANY_HOST, OPERATIONS, AclRun, some_acl
 from odradek_e2e.acl_diff.users import CLIENTS, HOSTS, settings
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Outcome, both_engines
-from odradek_e2e.diff.expected import NOT_OFFERED, TABLE, reason_for
+from odradek_e2e.diff.expected import TABLE, reason_for
 from odradek_e2e.diff.generate import request
 from odradek_e2e.diff.malform import DAMAGES
 from odradek_e2e.diff.names import Names, Ref, learn_from
 from odradek_e2e.diff.run import Run
 from odradek_e2e.diff.values import Round
 from odradek_protocol.messages.api import decode_request, encode_request
-from odradek_protocol.messages.kio_table import APIS
 from odradek_protocol.messages.struct import Struct
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
@@ -88,15 +87,10 @@ def test_every_expected_difference_has_a_reason() -> None:
     assert reason_for("metadata", Difference("controller_id", 1, 2)) is None
 
 
-def test_an_api_that_only_one_engine_advertises_is_a_difference_unless_it_is_named() -> None:
-    assert reason_for("advertised", Difference("versions of share_fetch", (1, 2), None))
+def test_an_api_that_only_one_engine_advertises_is_a_difference() -> None:
     assert reason_for("advertised", Difference("versions of vote", None, (2, 2))) is None
     assert reason_for("advertised", Difference("versions of produce", (0, 13), None)) is None
     assert reason_for("advertised", Difference("versions of produce", (0, 13), (0, 12))) is None
-
-
-def test_the_names_of_apis_that_are_not_offered_exist() -> None:
-    assert {name for name, *_ in APIS.values()} >= NOT_OFFERED
 
 
 @pytest.mark.java

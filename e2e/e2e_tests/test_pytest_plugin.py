@@ -27,7 +27,7 @@ def test_a_failure(): raise OSError("broken")
 @pytest.mark.parametrize(
     ("required", "expected"), [("", "1 failed, 3 skipped"), ("1", "2 failed, 1 skipped, 1 error")]
 )
-def test_what_is_missing_skips_a_test(tmp_path: Path, required: str, expected: str) -> None:
+def test_a_missing_program_skips_a_test(tmp_path: Path, required: str, expected: str) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "odradek_testkit.pytest_plugin"]
     command += ["-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)]

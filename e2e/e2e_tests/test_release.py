@@ -145,6 +145,7 @@ def test_install_yaml_installs_the_operator_for_all_namespaces(kubernetes: Contr
         kubernetes.kubectl("delete", "-f", "-", "--ignore-not-found", "--wait=false", stdin=text)
 
 
+@pytest.mark.long  # actionlint is built with Go, which the quick tier does not need
 def test_the_workflows_are_correct_and_mistakes_are_found(tmp_path: Path) -> None:
     try:
         workflows.actionlint()

@@ -63,7 +63,7 @@ class Pool:
             if kafka is not None:
                 kafka.close()
         self._plain = self._marked = None
-        if launching := sys.modules.get("odradek.testing.launching"):
+        if launching := sys.modules.get("odradek_testkit.launching"):
             launching.close_launcher()
 
 
@@ -88,7 +88,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The launcher imports the broker while the rest of the tests is collected."""
     if "kafka" in getattr(item, "fixturenames", ()) and not _only_collects(item.config):
-        from odradek.testing.launching import launcher
+        from odradek_testkit.launching import launcher
 
         launcher()
 

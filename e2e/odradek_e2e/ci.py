@@ -27,8 +27,8 @@ DOWN_SECONDS = 60
 LAST_STORY_SECONDS = 420  # the longest one, if it begins at the last moment
 # The short ones; `make e2e` runs all.
 STORIES = (
-    "test_helm_test", "test_three_zones", "test_kubectl", "test_what_cannot_be", "needs_no_restart",
-    "killed_broker",
+    "test_helm_test", "test_three_zones", "test_kubectl", "invalid_manifests", "needs_no_restart",
+    "killed_broker", "secured_cluster",
 )  # fmt: skip
 NEEDED = ("broker", "operator")  # images; those with Java are five times as large
 DEADLINE = "ODRADEK_E2E_DEADLINE"  # unix seconds; no story begins after it

@@ -18,7 +18,7 @@ from odradek_testkit.kubernetes.control_plane import ControlPlane
 INTERRUPTED = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 
 
-def settle(name: str, namespace: str, *options: str, kubeconfig: Path) -> str:
+def settle(name: str, namespace: str, *options: str, kubeconfig: Path, chart: Path = CHART) -> str:
     """Installs or upgrades, whatever was there before; Helm's output for the user.
 
     A release whose Helm was interrupted is uninstalled first. CRDs, and so all KafkaClusters, stay.
@@ -26,7 +26,7 @@ def settle(name: str, namespace: str, *options: str, kubeconfig: Path) -> str:
     where = f"--namespace={namespace}"
     if state(name, namespace, kubeconfig) in INTERRUPTED:
         helm("uninstall", name, where, "--no-hooks", "--wait", kubeconfig=kubeconfig)
-    return helm("upgrade", "--install", name, str(CHART), where, *options, kubeconfig=kubeconfig)
+    return helm("upgrade", "--install", name, str(chart), where, *options, kubeconfig=kubeconfig)
 
 
 def state(name: str, namespace: str, kubeconfig: Path) -> str:

@@ -13,7 +13,7 @@ a real process on loopback that a context manager starts and ends:
             load.wait_for_every_partition()
         load.check()                                     # nothing lost, duplicated or reordered
 
-Where to find what:
+Its modules:
 
     engines/           one broker: ours (RunningBroker) or Apache Kafka from its Maven artifacts
                        (RunningApacheKafka), and Apache Kafka's command-line tools
@@ -27,7 +27,10 @@ Where to find what:
     kubernetes/        programs (etcd, kube-apiserver, kubectl … built from Go modules),
                        control_plane (an API server without kubelets), client (the official Python
                        client), world, fake_kafka and pipeline_world (what stands in for pods)
+    launching          processes that end with the test run; brokers are forked, not started
     ports, waiting     free ports; polling with a deadline
+    bundles            the certificates in a trust bundle
+    pipelines          topics, records and jobs for tests of pipelines
     work               counts executed lines, for tests about complexity
     pytest_plugin      the only module that imports pytest: skips what this machine cannot run
 """

@@ -1,4 +1,4 @@
-"""Checks a history for anomalies: what a log must never do, whatever happened to the brokers.
+"""Checks a history for anomalies: violations of what a log guarantees, whatever faults there were.
 
 The anomalies, with the names that Jepsen's Kafka workload gave them where it has one:
 

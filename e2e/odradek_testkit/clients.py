@@ -1,4 +1,4 @@
-"""What several client tests need: create a topic, produce a list of records, consume a list.
+"""Helpers of client tests: create a topic, produce a list of records, consume a list.
 
 These helpers use librdkafka (through confluent-kafka), because it starts fastest. The tests of the
 other clients use those clients directly, as their users do.
@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from odradek_testkit import waiting
-from odradek_testkit.engines import Server
+from odradek_testkit.connecting import HasAddress, for_librdkafka
 
 DEADLINE_S = waiting.DEADLINE_S
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -61,13 +61,13 @@ def numbered(count: int, size: int = 20) -> list[bytes]:
     return [b"%010d" % i + b"." * (size - 10) for i in range(count)]
 
 
-def admin_of(broker: Server) -> AdminClient:
+def admin_of(broker: HasAddress) -> AdminClient:
     """Keep it in a variable: its futures fail when it is garbage-collected."""
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
+    return AdminClient({**for_librdkafka(broker)})
 
 
 def create_topic(
-    broker: Server, topic: str, partitions: int = 1, config: dict[str, str] | None = None
+    broker: HasAddress, topic: str, partitions: int = 1, config: dict[str, str] | None = None
 ) -> None:
     admin = admin_of(broker)
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
@@ -84,7 +84,7 @@ def create_topic(
 
 
 def produce(
-    broker: Server, topic: str, values: Iterable[bytes | Rec], **settings: Any
+    broker: HasAddress, topic: str, values: Iterable[bytes | Rec], **settings: Any
 ) -> list[Message]:
     """Produces everything and waits for the acks; the delivered messages, in order of their acks.
 
@@ -96,7 +96,7 @@ def produce(
         assert error is None, error
         delivered.append(message)
 
-    producer = Producer({"bootstrap.servers": broker.bootstrap, **dotted(settings)})
+    producer = Producer({**for_librdkafka(broker), **dotted(settings)})
     for value in values:
         rec = value if isinstance(value, Rec) else Rec(value)
         producer.produce(
@@ -114,8 +114,8 @@ def produce(
 
 
 @contextmanager
-def consumer_of(broker: Server, **settings: Any) -> Iterator[Consumer]:
-    base = {"bootstrap.servers": broker.bootstrap, **CONSUMER_SETTINGS}
+def consumer_of(broker: HasAddress, **settings: Any) -> Iterator[Consumer]:
+    base = {**for_librdkafka(broker), **CONSUMER_SETTINGS}
     consumer = Consumer({**base, **dotted(settings)})
     try:
         yield consumer
@@ -124,7 +124,7 @@ def consumer_of(broker: Server, **settings: Any) -> Iterator[Consumer]:
 
 
 def consume(
-    broker: Server,
+    broker: HasAddress,
     topic: str,
     count: int,
     *,
@@ -158,7 +158,7 @@ def wait_until(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) ->
     waiting.wait_until(condition, deadline_s=deadline_s)
 
 
-# What a delivered message always has; confluent-kafka types each of these as optional.
+# Attributes that a delivered message always has; confluent-kafka types each of these as optional.
 
 
 def value_of(message: Message) -> bytes:

@@ -1,4 +1,4 @@
-"""A cluster of real broker processes on loopback, and what may happen to each of them.
+"""A cluster of real broker processes on loopback, and the faults of each of them.
 
     with Cluster(3) as cluster:                       # node ids 1, 2, 3 in racks a, b, c
         cluster.create_topic("orders", partitions=6)  # replication factor 3
@@ -24,7 +24,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek_protocol.ids import METADATA_TOPIC
@@ -41,7 +40,7 @@ DEADLINE_S = 60.0
 POLL_S = 0.02
 
 
-class Node(RunningBroker):
+class ClusterNode(RunningBroker):
     """One broker of a cluster, with an address that stays the same over restarts."""
 
     def __init__(self, node_id: int, settings: Mapping[str, str], directory: Path) -> None:
@@ -86,7 +85,7 @@ class Cluster:
         self._questions = Questions()
         ports = free_ports(size)
         voters = ",".join(f"{i}@127.0.0.1:{ports[i - 1]}" for i in range(1, VOTERS_MAX + 1)[:size])
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, ClusterNode] = {}
         for node_id, port in enumerate(ports, 1):
             own = {
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -95,7 +94,7 @@ class Cluster:
                 "odradek.cluster.id": CLUSTER_ID,
                 **(settings or {}),
             }
-            self.nodes[node_id] = Node(node_id, own, self.directory / f"broker-{node_id}")
+            self.nodes[node_id] = ClusterNode(node_id, own, self.directory / f"broker-{node_id}")
 
     # -- processes ---------------------------------------------------------------------------------
 
@@ -120,7 +119,7 @@ class Cluster:
             code = node.stop()
             assert code == 0, f"{node.name} did not stop cleanly (exit code {code})\n{node.log()}"
 
-    def running(self) -> list[Node]:
+    def running(self) -> list[ClusterNode]:
         return [node for node in self.nodes.values() if node.running]
 
     def __enter__(self) -> Self:
@@ -266,10 +265,6 @@ class Cluster:
 
     def logs(self) -> dict[str, str]:
         return {node.name: node.log() for node in self.nodes.values()}
-
-
-def is_error(error: KafkaException, name: str) -> bool:
-    return bool(error.args[0].name() == name)
 
 
 def settled(answers: Mapping[Any, Any]) -> dict[Any, Any]:

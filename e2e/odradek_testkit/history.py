@@ -1,4 +1,4 @@
-"""What a workload wrote and read, recorded for the checker.
+"""Records that a workload wrote and read, for the checker.
 
 Every record carries an id that is used once; ids grow in the order of sending. A write starts as
 "info" (it may or may not be in the log: a timeout, a dead client), and becomes "ok" when the
@@ -29,7 +29,7 @@ FINAL = "final"
 
 @dataclass(slots=True)
 class Write:
-    """A record that was sent, and what is known about it."""
+    """A record that was sent, and its fate as far as it is known."""
 
     number: int
     producer: int

@@ -68,7 +68,9 @@ class Load:
         producers: int = 1,
         per_second: int = 1_000,
         settings: dict[str, Any] | None = None,
+        security: dict[str, Any] | None = None,
     ) -> None:
+        """`security`: librdkafka's settings of TLS and SASL, for the final reader too."""
         self.cluster = cluster
         self.topic = topic
         self.partitions = partitions
@@ -78,7 +80,9 @@ class Load:
             "bootstrap.servers": cluster.bootstrap,
             **PRODUCER_SETTINGS,
             **(settings or {}),
+            **(security or {}),
         }
+        self._security = security or {}
         self.idempotent = bool(self._settings["enable.idempotence"])
         self._per_second = per_second / producers
         self._stop = threading.Event()
@@ -161,7 +165,7 @@ class Load:
 
     def read_everything(self) -> None:
         """Every partition from its beginning to its end, as the final reader."""
-        read_all(self.cluster, self.topic, self.partitions, self.history)
+        read_all(self.cluster, self.topic, self.partitions, self.history, self._security)
 
     def anomalies(self) -> list[Anomaly]:
         self.read_everything()
@@ -177,7 +181,13 @@ class Load:
         return self.history.acked_count()
 
 
-def read_all(cluster: LoadTarget, topic: str, partitions: int, history: History) -> None:
+def read_all(
+    cluster: LoadTarget,
+    topic: str,
+    partitions: int,
+    history: History,
+    security: dict[str, Any] | None = None,
+) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -186,6 +196,7 @@ def read_all(cluster: LoadTarget, topic: str, partitions: int, history: History)
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "log_level": 2,
+            **(security or {}),
         }
     )
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])

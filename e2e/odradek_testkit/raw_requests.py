@@ -1,23 +1,32 @@
 """A connection that sends arbitrary bytes: for bad input, and for what clients hide (long polls).
 
 Requests are written by hand in old, non-flexible versions, so that these tests depend on no codec
-and on no client. A frame is int32 size, then the header v1 (api key, version, correlation
-id, nullable client id), then the body.
+and on no client; only the login, if the server asks for one, is that of our client. A frame is
+int32 size, then the header v1 (api key, version, correlation id, nullable client id), then the
+body.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import crc32c
 
+from odradek_protocol.client.security import SecuritySettings
+from odradek_protocol.messages.api import decode_response, encode_request
+from odradek_protocol.messages.api_keys import ApiKey
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.connecting import properties_of
 from odradek_testkit.engines import Server
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 TIMEOUT_S = 20.0
+CLOSED = (ConnectionError, ssl.SSLError)  # TLS: an alert may come before the end
+LOGIN_VERSION = 1  # of SaslHandshake and SaslAuthenticate
 
 
 class RawConnection:
@@ -38,11 +47,20 @@ class RawConnection:
         self.send(frame)
         return self.receive()
 
+    def log_in(self, api: ApiKey, request: Struct) -> Struct:
+        """One step of a SASL login, in versions that are not flexible."""
+        frame = header(api, LOGIN_VERSION) + encode_request(api, LOGIN_VERSION, request)
+        return decode_response(api, LOGIN_VERSION, self.ask(frame), 4)
+
+    def send_no_more(self) -> None:
+        """Ends the bytes to the broker; its answers still arrive, also those in TLS records."""
+        socket.socket.shutdown(self.socket, socket.SHUT_WR)
+
     def hung_up(self) -> bool:
         """Waits for the broker to close; False when it sent something instead."""
         try:
             return self.socket.recv(1) == b""
-        except ConnectionResetError:
+        except CLOSED:
             return True
 
     def _exactly(self, count: int) -> bytes:
@@ -58,9 +76,13 @@ class RawConnection:
 @contextmanager
 def connect(broker: Server, timeout_s: float = TIMEOUT_S) -> Iterator[RawConnection]:
     host, _, port = broker.bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield RawConnection(connection)
+    security = SecuritySettings.from_properties(properties_of(broker))
+    with ExitStack() as stack:
+        connected = socket.create_connection((host, int(port)), timeout=timeout_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = RawConnection(stack.enter_context(security.wrap(connected, host)))
+        security.authenticate(connection.log_in)
+        yield connection
 
 
 def string(text: str | None) -> bytes:

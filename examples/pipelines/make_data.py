@@ -16,7 +16,7 @@ from typing import Any
 
 # Yesterday: brokers refuse records of the future, and delete those of last month.
 START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=20)
-Record = tuple[str, str | None, bytes, datetime]  # topic, key, value, time
+Record = tuple[str, str | None, bytes | None, datetime]  # topic, key, value, time
 
 
 def web_activity(n: int = 2000, seed: int = 1) -> Iterator[Record]:
@@ -35,7 +35,7 @@ def page_views(records: Iterator[Record]) -> Counter[tuple[str, str]]:
     """The expected windows: (minute, page) → views."""
     found: Counter[tuple[str, str]] = Counter()
     for _, _, value, at in records:
-        if value.startswith(b"{"):
+        if value is not None and value.startswith(b"{"):
             page = json.loads(value)["page"]
             found[at.replace(second=0, microsecond=0).isoformat(), page] += 1
     return found
@@ -90,6 +90,15 @@ def advertisements(n: int = 400, seed: int = 1) -> Iterator[Record]:
             yield "clicks", ad, avro(ad, visitor, clicked), clicked
 
 
+def customers(n: int = 600, seed: int = 1) -> Iterator[Record]:
+    """New customers, moves, and every eighth time one leaves: a record without a value."""
+    rng = random.Random(seed)
+    for i in range(n):
+        key, at = f"customer-{rng.randrange(60)}", START + timedelta(seconds=i)
+        one = {"name": f"name {i}", "city": rng.choice(["Prague", "Vienna", "Trieste"])}
+        yield "customers", key, None if i % 8 == 7 else json.dumps(one).encode(), at
+
+
 def avro(ad: str, visitor: str, at: datetime) -> bytes:
     """A Click: two strings and a long, as Avro writes them."""
     return _text(ad) + _text(visitor) + _long(round(at.timestamp() * 1000))
@@ -113,6 +122,8 @@ TOPICS = {
     "mirror": orders,
     "late-data": readings,
     "join": advertisements,
+    "compacted": customers,
+    "declarative": web_activity,
 }
 
 

@@ -33,6 +33,8 @@ HOME = Path("/opt/odradek")
 JARS = HOME / "jars"
 LOGGING = HOME / "odradek_apache" / "log4j2.json"
 METRICS_RULES = HOME / "odradek_apache" / "apache-metrics.yaml"
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 METRICS_AGENT = "jmx_prometheus_javaagent-*.jar"
 METRICS_PORTS = range(9405, 9500)  # inside the pod; the first port that no listener has
 METRICS_SECONDS = 30.0  # on a busy machine the first answer takes seconds
@@ -55,6 +57,12 @@ def java(*words: str) -> list[str]:
     return ["java", *heap, *quiet, "-cp", f"{JARS}/*", *words]
 
 
+def allowed_urls(settings: dict[str, str]) -> list[str]:
+    """Kafka asks only those identity providers that a property of its JVM lists."""
+    urls = sorted({url for name, url in settings.items() if name.endswith(JWKS_URL)})
+    return [f"-D{ALLOWED_URLS}={','.join(urls)}"] if urls else []
+
+
 class Kafka:
     """The JVM that formats the disk, then the one that serves; their output is passed on."""
 
@@ -74,7 +82,8 @@ class Kafka:
                          "-t", self._settings[CLUSTER_ID], "-c", str(self._config),
                          *self._settings[FORMAT].split())  # fmt: skip
         if code == 0 and not self._stopping:
-            code = self._run(*self._agent(), "kafka.Kafka", str(self._config))
+            flags = [*self._agent(), *allowed_urls(self._settings)]
+            code = self._run(*flags, "kafka.Kafka", str(self._config))
         return 0 if code == 128 + signal.SIGTERM else code  # a JVM exits with 143 after SIGTERM
 
     def _agent(self) -> list[str]:

@@ -1,1 +1,1 @@
-"""What is released: wheels, checksums, the chart, install.yaml (`make dist`, `make release`)."""
+"""Builds releases: wheels, checksums, the chart, install.yaml (`make dist`, `make release`)."""

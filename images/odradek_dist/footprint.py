@@ -1,4 +1,4 @@
-"""What an installation of the wheel takes: packages and megabytes, for the base and each extra.
+"""The size of an installation of the wheel: packages and megabytes, for the base and each extra.
 
     python -m odradek_dist.footprint dist/odradek-….whl [extra …]
 

@@ -61,7 +61,7 @@ class Checkout:
         return done.stdout.strip()
 
     def check_version(self, version: str) -> None:
-        """One home: pyproject.toml. The chart repeats it, because Helm reads only Chart.yaml."""
+        """The version is in pyproject.toml. The chart repeats it: Helm reads only Chart.yaml."""
         project = tomllib.loads((self.root / "pyproject.toml").read_text())["project"]
         chart = yaml.safe_load((self.root / CHART / "Chart.yaml").read_text())
         found = {

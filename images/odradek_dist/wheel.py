@@ -35,18 +35,20 @@ PURE = "pure"
 # declares.
 PACKAGES = (
     "broker/odradek_protocol",
+    "broker/odradek_schemas",
     "broker/odradek_broker",
     "operator/odradek_api",
     "operator/odradek_operator",
     "spark-on-k8s/odradek_spark",
     "cli/odradek_cli",
+    "cli/odradek_console",
     "e2e/odradek",
 )
 # Of our own test kit only what odradek.testing stands on: servers as processes, ports, waiting.
 # None of it needs more than the product does (import-linter).
 PARTS = {
     "e2e/odradek_testkit": (
-        *("__init__.py", "py.typed", "ports.py", "waiting.py"),
+        *("__init__.py", "py.typed", "caching.py", "launching.py", "ports.py", "waiting.py"),
         *("engines", "kafka-tools"),
     )
 }

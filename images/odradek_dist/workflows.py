@@ -39,7 +39,7 @@ def actionlint() -> Path:
 
 
 def lint(root: Path) -> subprocess.CompletedProcess[str]:
-    """Without shellcheck and pyflakes, which only some machines have: one result everywhere."""
+    """Runs without shellcheck and pyflakes, which only some machines have."""
     command = [str(actionlint()), "-no-color", "-shellcheck=", "-pyflakes="]
     files = sorted(str(path) for path in (root / ".github" / "workflows").glob("*.yml"))
     return subprocess.run([*command, *files], cwd=root, capture_output=True, text=True, check=False)

@@ -1,1 +1,1 @@
-"""Our container images: what is in them, and how they are made with and without a registry."""
+"""Our container images: their content, and how they are made with and without a registry."""

@@ -78,7 +78,7 @@ def write_layer(
 
 
 def write_directory(target: Path, name: str, owner: int) -> Layer:
-    """A layer with one empty directory of a user; a volume that is made of it is the user's too."""
+    """A layer with one empty directory that a user owns; a new volume there gets the same owner."""
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as tar:
         *parents, directory = _parents(name)
         for part in parents:
@@ -91,7 +91,7 @@ def write_directory(target: Path, name: str, owner: int) -> Layer:
 
 
 def compressed_bytes(layers: Sequence[Layer]) -> int:
-    """What a registry would send, with gzip as registries use it."""
+    """The layers as a registry would send them, compressed with gzip."""
     total = 0
     for layer in layers:
         packer = zlib.compressobj(6, wbits=31)

@@ -48,7 +48,7 @@ from odradek_images.table import (
 
 DOCKERFILE = ROOT / "images" / "Dockerfile"
 RECIPE = "3"  # increase it to rebuild images after a change of this file
-SOURCE_SUFFIXES = (".py", ".json", ".sha256")
+SOURCE_SUFFIXES = (".py", ".json", ".sha256", ".html", ".css", ".js", ".svg")
 KEPT = 3  # archives of each image in the cache
 MB = 1_000_000
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="images.build", description="Builds our images")
     parser.add_argument("images", nargs="*", choices=[*IMAGES, []], help="left out: all")
     parser.add_argument("--with", dest="way", choices=("auto", "docker", "debian"), default="auto")
-    parser.add_argument("--fresh", action="store_true", help="nothing of the cache is used")
+    parser.add_argument("--fresh", action="store_true", help="do not use the cache")
     given = parser.parse_args(arguments)
     try:
         for name in given.images or IMAGES:
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(image: Image, way: str = "auto", *, fresh: bool = False) -> Path:
-    """The archive of an image that is tagged with the version of the package."""
+    """Builds an image, tagged with the version of the package; returns its archive."""
     if way == "docker" or (way == "auto" and docker_can_build()):
         return build_with_docker(image)
     return assemble(image, fresh=fresh)
@@ -167,7 +167,7 @@ def forget_older(image: Image) -> None:
 
 
 def user_layer(image: Image, target: Path) -> archive.Layer:
-    """/etc/passwd of the base and a line for the user that the image runs as."""
+    """/etc/passwd of the base, with a line for the user that the image runs as."""
     known = (base_tree(image.base) / "etc" / "passwd").read_text()
     line = f"{image.user_name}:x:{USER_ID}:{USER_ID}::/tmp:/usr/sbin/nologin\n"
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
@@ -205,7 +205,7 @@ def content_key(image: Image, packages: Sequence[Locked]) -> str:
 
 
 def jar_names(image: Image) -> list[str]:
-    """Their versions are in their names."""
+    """File names of the jars, which contain their versions."""
     return sorted(path.name for path in image.jars().iterdir()) if image.jars else []
 
 
@@ -227,7 +227,7 @@ def extensions(image: Image) -> dict[str, Path]:
     if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
         say(f"{image.name}: not compiled, at half of its speed: that takes Python {PYTHON}")
         return {}
-    with progress(f"{image.name}: compiling (two minutes, if it is to be done)"):
+    with progress(f"{image.name}: compiling (two minutes, unless cached)"):
         return compiled_modules(image.compiler)
 
 
@@ -263,7 +263,7 @@ def base_layer(base: str, *, fresh: bool = False) -> archive.Layer:
 def install(
     image: Image, packages: Sequence[Locked], target: Path, debian_packages: dict[str, str]
 ) -> None:
-    """What /opt/odradek holds; wheels (pyspark has none), each checked against its hash."""
+    """Fills /opt/odradek with wheels (pyspark has none), each checked against its hash."""
     target.mkdir(parents=True)
     if packages:
         listed = target.with_suffix(".requirements")

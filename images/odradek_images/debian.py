@@ -1,17 +1,18 @@
 """A small Debian with Python, from Debian's packages: the base of images without a registry.
 
-Made by debootstrap (root is needed) from the mirror that this machine uses, then everything is
-removed that a container does not need: documentation, locales, package lists, the mirror's address,
-and packages that only install, log in or mount. A shell, coreutils, grep and tar stay, for
-`kubectl exec` and `kubectl cp`. The Dockerfile removes the same with
-`python3 -m odradek_images.debian`.
+Made by debootstrap (root is needed) from the mirror that this machine uses. `clean` removes what no
+container needs: documentation, locales, package lists, the mirror's address. `prune`, for images
+that run one program, also removes the packages that only install, log in or mount. A shell,
+coreutils, grep and tar stay, for `kubectl exec` and `kubectl cp`. The Dockerfile removes the same
+with `python3 -m odradek_images.debian`.
 """
 
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from odradek_images.table import SUITE
@@ -19,8 +20,9 @@ from odradek_images.table import SUITE
 UNWANTED = (
     "usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian",
     "usr/share/common-licenses", "usr/share/bash-completion", "usr/share/zoneinfo",
-    "var/cache/apt", "var/cache/debconf", "var/log", "tmp", "etc/hostname", "etc/resolv.conf",
-    "etc/machine-id", "debootstrap", "dev", "proc", "sys",
+    "var/cache/apt", "var/cache/debconf", "var/lib/apt", "var/log", "tmp", "etc/apt/sources.list",
+    "etc/apt/sources.list.d", "etc/hostname", "etc/resolv.conf", "etc/machine-id", "debootstrap",
+    "dev", "proc", "sys",
 )  # fmt: skip
 # Left by packages that are removed below, or of no use to our programs.
 UNWANTED_PATTERNS = (
@@ -28,14 +30,16 @@ UNWANTED_PATTERNS = (
     "usr/lib/python3*/pydoc_data", "usr/lib/python3*/lib2to3", "usr/lib/python3*/ensurepip",
     "usr/lib/python3*/lib-dynload/nis.*", "usr/lib/python3*/lib-dynload/_dbm.*",
     "usr/share/perl*", "usr/share/debconf", "usr/lib/apt", "usr/lib/dpkg", "etc/apt", "etc/pam.d",
-    "var/lib/dpkg/info", "var/lib/dpkg/*-old", "var/lib/apt", "var/lib/pam", "var/backups",
+    "var/lib/dpkg/info", "var/lib/dpkg/*-old", "var/lib/pam", "var/backups",
+    "usr/lib/*/libgio-2.0.so*",
 )  # fmt: skip
-# Packages whose files go. What is left needs none of their libraries, but for the modules nis and
-# _dbm of Python; `orphans` finds out.
+# Packages whose files are removed. Nothing else needs their libraries, except the modules nis and
+# _dbm of Python, and Java for printing (cups, avahi, dbus); `orphans` finds out.
 UNWANTED_PACKAGES = (
     "adduser", "apt", "bsdutils", "debconf", "debian-archive-keyring", "dpkg", "e2fsprogs", "gpgv",
-    "init-system-helpers", "libapt-pkg6.0", "libaudit1", "libaudit-common", "libblkid1",
-    "libcap-ng0", "libcom-err2", "libdb5.3", "libdebconfclient0", "libext2fs2", "libgcrypt20",
+    "init-system-helpers", "libapt-pkg6.0", "libaudit1", "libaudit-common", "libavahi-client3",
+    "libavahi-common-data", "libavahi-common3", "libblkid1", "libcap-ng0", "libcom-err2",
+    "libcups2", "libdb5.3", "libdbus-1-3", "libdebconfclient0", "libext2fs2", "libgcrypt20",
     "libgnutls30", "libgpg-error0", "libgssapi-krb5-2", "libhogweed6", "libidn2-0",
     "libk5crypto3", "libkeyutils1", "libkrb5-3", "libkrb5support0", "libmount1", "libnettle8",
     "libnsl2", "libp11-kit0", "libpam-modules", "libpam-modules-bin", "libpam-runtime", "libpam0g",
@@ -49,7 +53,7 @@ MOUNTED = ("dev", "proc", "sys", "tmp", "etc/hostname", "etc/resolv.conf")  # in
 
 
 class DebianError(Exception):
-    """The base cannot be made here; the text says what is missing."""
+    """The base cannot be made here; the text names what is missing."""
 
 
 def mirror(sources: Iterable[str]) -> str:
@@ -74,7 +78,22 @@ def apt_sources() -> list[str]:
 
 
 def make_base(target: Path, include: Iterable[str]) -> None:
-    """Creates `target`, which appears only when it is complete."""
+    """The base of images that run one program. `target` appears only when it is complete."""
+    with _bootstrapped(target, include) as tree:
+        prune(tree)
+        if shutil.which("readelf") and (lost := orphans(tree)):
+            raise DebianError(f"a removed package is needed: {lost}")
+
+
+def make_system(target: Path, include: Iterable[str]) -> None:
+    """The same for containers that run systemd or tools: all packages stay."""
+    with _bootstrapped(target, include) as tree:
+        clean(tree)
+
+
+@contextmanager
+def _bootstrapped(target: Path, include: Iterable[str]) -> Iterator[Path]:
+    """A new Debian, which gets its name `target` after the block."""
     if os.geteuid() != 0:
         raise DebianError("debootstrap needs root; with a registry `docker build` does not")
     if shutil.which("debootstrap") is None:
@@ -90,24 +109,32 @@ def make_base(target: Path, include: Iterable[str]) -> None:
         done = subprocess.run([*alone, *command], stdout=out, stderr=out, check=False)
     if done.returncode != 0:
         raise DebianError(f"debootstrap failed, see {log}:\n{log.read_text()[-1500:]}")
-    prune(partial)
-    if shutil.which("readelf") and (lost := orphans(partial)):
-        raise DebianError(f"a removed package is needed: {lost}")
+    yield partial
     partial.rename(target)
 
 
 def prune(root: Path, kept: Collection[str] = ()) -> None:
     """`kept`: paths that cannot be removed here."""
     remove_packages(root, UNWANTED_PACKAGES)
-    found = [path for pattern in UNWANTED_PATTERNS for path in root.glob(pattern)]
-    for path in (*(root / name for name in UNWANTED if name not in kept), *found):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    for path in [path for pattern in UNWANTED_PATTERNS for path in root.glob(pattern)]:
+        _remove(path)
+    clean(root, kept)
+
+
+def clean(root: Path, kept: Collection[str] = ()) -> None:
+    for name in UNWANTED:
+        if name not in kept:
+            _remove(root / name)
     for name in EMPTY:
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_packages(root: Path, names: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ PYTHON = "3.11"
 SUITE = "bookworm"
 LOCK = ROOT / "requirements.lock"
 
-# What Debian gives; images with the same base share its layer.
+# Debian packages of the base; images with the same base share its layer.
 BASES = {
     "python": ("python3", "ca-certificates"),
     "java": ("python3", "ca-certificates", "openjdk-17-jre-headless"),
@@ -41,25 +41,27 @@ def version() -> str:
 
 @dataclass(frozen=True)
 class Image:
-    """What an image contains and runs."""
+    """The content and the command of an image."""
 
     name: str
     source: Path  # of the package
     module: str  # that runs
-    requirements: tuple[str, ...]  # what the package imports; what these need comes along
+    requirements: tuple[str, ...]  # what the package imports; their dependencies are added
     also: tuple[Path, ...] = ()  # further packages of ours that it imports
+    absent: tuple[str, ...] = ()  # packages of ours that only commands without use here import
     base: str = "python"
     locks: tuple[Path, ...] = (LOCK,)  # where the requirements are pinned
     tag: Callable[[], str] = version
     jars: Callable[[], Path] | None = None  # a directory that becomes /opt/odradek/jars
-    files: tuple[Path, ...] = ()  # that lie elsewhere and go into the package's directory
-    compiler: Path | None = None  # a program that compiles the package, and says where that is
+    files: tuple[Path, ...] = ()  # files from elsewhere that go into the package's directory
+    compiler: Path | None = None  # a program that compiles the package and prints the directory
     from_source: tuple[str, ...] = ()  # requirements that are not published as wheels
-    left_out: tuple[str, ...] = ()  # of what the requirements bring, below /opt/odradek
+    # paths below /opt/odradek, of the requirements, that are left out
+    left_out: tuple[str, ...] = ()
     work_dir: str = "/"
     user_name: str = ""  # in /etc/passwd, for programs that ask who they are
     description: str = ""
-    arguments: tuple[str, ...] = ()  # if none are given: what `docker run` does
+    arguments: tuple[str, ...] = ()  # default arguments, used by `docker run` without any
     data: str = ""  # a directory of the user, and a volume if none is mounted there
     ports: tuple[int, ...] = ()
 
@@ -81,7 +83,7 @@ class Image:
 
     @property
     def labels(self) -> dict[str, str]:
-        """OCI's names for what an image is."""
+        """OCI's labels of an image."""
         return {
             "org.opencontainers.image.title": self.repository,
             "org.opencontainers.image.description": self.description,
@@ -140,7 +142,7 @@ OPERATOR = Image(
     "odradek_operator.main",
     (
         "aiohttp", "cramjam", "crc32c", "cronsim", "cryptography", "httpx2", "kio", "kopf",
-        "librt", "lightkube", "msgspec", "prometheus-client", "pyyaml",
+        "librt", "lightkube", "msgspec", "numpy", "prometheus-client", "pyyaml",
     ),
     also=(ROOT / "operator" / "odradek_api", ROOT / "broker" / "odradek_protocol"),
     description="The operator that runs Kafka clusters on Kubernetes",
@@ -160,8 +162,21 @@ SPARK = Image(
     "spark",
     ROOT / "spark-on-k8s" / "odradek_spark",
     "odradek_spark.entrypoint",
-    ("confluent-kafka", "cronsim", "msgspec", "pyspark", "pyyaml"),
-    also=(ROOT / "operator" / "odradek_api",),
+    (
+        "confluent-kafka",
+        "cronsim",
+        "fastavro",
+        "grpcio-tools",
+        "jsonschema",
+        "msgspec",
+        "protobuf",
+        "py4j",
+        "pyspark",
+        "pyyaml",
+        "referencing",
+        "zstandard",  # of Spark Connect, which declarative pipelines use
+    ),
+    also=(ROOT / "operator" / "odradek_api", ROOT / "broker" / "odradek_schemas"),
     base="java",
     locks=(LOCK, ROOT / "spark-on-k8s" / "requirements.lock"),
     jars=spark_jars,
@@ -169,6 +184,29 @@ SPARK = Image(
     from_source=("pyspark",),
     left_out=("pyspark/data", "pyspark/examples", "pyspark/jars/connect-repl"),
     work_dir="/tmp",  # where executors put the files of a job; a volume
-    user_name="spark",  # Hadoop's files do not open for a user without a name
+    user_name="spark",  # Hadoop cannot open files as a user without a name
 )
-IMAGES = {image.name: image for image in (BROKER, OPERATOR, APACHE, SPARK)}
+CONSOLE = Image(
+    "console",
+    ROOT / "cli" / "odradek_cli",
+    "odradek_cli",
+    (
+        "aiohttp", "common-expression-language", "confluent-kafka", "cramjam", "crc32c",
+        "cronsim", "cryptography", "fastavro", "google-re2", "grpcio-tools", "httpx2", "jinja2",
+        "jsonschema", "kio", "kopf", "librt", "lightkube", "markupsafe", "msgspec", "numpy",
+        "prometheus-client", "protobuf", "psutil", "pyjwt", "pyyaml", "referencing", "rich",
+        "typer",
+    ),
+    also=(
+        ROOT / "cli" / "odradek_console",
+        ROOT / "operator" / "odradek_operator",
+        ROOT / "operator" / "odradek_api",
+        ROOT / "broker" / "odradek_broker",
+        ROOT / "broker" / "odradek_protocol",
+        ROOT / "broker" / "odradek_schemas",
+    ),
+    absent=("odradek_spark",),
+    description="The web console, and the odradek command",
+    arguments=("console", "--help"),
+)  # fmt: skip
+IMAGES = {image.name: image for image in (BROKER, OPERATOR, APACHE, SPARK, CONSOLE)}

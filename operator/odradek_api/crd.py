@@ -3,7 +3,8 @@ with --check it only compares (`make check`).
 
 msgspec generates JSON schema. Kubernetes accepts a structural subset of OpenAPI v3, so references
 are inlined, a nullable field becomes an optional one, and an object whose fields all have defaults
-gets the default {}, so that the API server fills in the defaults inside it.
+gets the default {}, so that the API server fills in the defaults inside it. A field that may be a
+list or a mapping cannot be described: its type is left open, and parse.py checks it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from odradek_api.kinds import KINDS, Kind
 
 CRDS = Path(__file__).parents[2] / "crds"
 HEADER = "# Generated from odradek_api by `make gen`; do not edit.\n"
+_KEEP = {"x-kubernetes-preserve-unknown-fields": True}
 CONDITION_TYPES = ["type"]  # the key of the conditions list, for server-side apply
 
 
-def crd(kind: Kind) -> dict[str, Any]:
+def crd(kind: Kind, *, documentation: bool = False) -> dict[str, Any]:
+    """`documentation`: with the preferred form of fields whose type is left open."""
     version: dict[str, Any] = {
         "name": VERSION,
         "served": True,
@@ -34,7 +37,7 @@ def crd(kind: Kind) -> dict[str, Any]:
             for c in kind.columns
         ],
         "subresources": _subresources(kind),
-        "schema": {"openAPIV3Schema": _schema(kind)},
+        "schema": {"openAPIV3Schema": _schema(kind, documentation=documentation)},
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -77,10 +80,12 @@ def _subresources(kind: Kind) -> dict[str, Any]:
     return subresources
 
 
-def _schema(kind: Kind) -> dict[str, Any]:
+def _schema(kind: Kind, *, documentation: bool) -> dict[str, Any]:
     (spec_ref, status_ref), components = msgspec.json.schema_components(
         [kind.spec, kind.status], ref_template="{name}"
     )
+    if not documentation:
+        components = {name: _with_open_types(value) for name, value in components.items()}
     spec = _structural(spec_ref, components)
     spec.pop("default", None)  # spec is required; an empty one would break the rules
     status = _structural(status_ref, components, defaults=False)
@@ -110,13 +115,24 @@ def _cel(rule: Rule) -> dict[str, str]:
     }
 
 
+def _with_open_types(component: dict[str, Any]) -> dict[str, Any]:
+    """A struct in which fields with several forms have no type."""
+    properties = {
+        name: {"description": value.get("description", ""), **_KEEP}
+        if len([o for o in value.get("anyOf", ()) if o.get("type") != "null"]) > 1
+        else value
+        for name, value in component.get("properties", {}).items()
+    }
+    return {**component, "properties": properties} if properties else component
+
+
 def _structural(
     schema: dict[str, Any], components: dict[str, Any], *, defaults: bool = True
 ) -> dict[str, Any]:
     """One schema with all references inlined; `defaults=False` for the status."""
     own = dict(schema)
     if options := own.pop("anyOf", None):
-        (present,) = [option for option in options if option.get("type") != "null"]
+        present = next(option for option in options if option.get("type") != "null")
         return _structural({**present, **own}, components, defaults=defaults)
     if ref := own.pop("$ref", None):
         target = dict(components[ref])

@@ -10,6 +10,12 @@ from odradek_api.base import Rule, Status
 from odradek_api.kafka_cluster.rules import CLUSTER_RULES
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.kafka_rebalance.rules import REBALANCE_RULES
+from odradek_api.kafka_rebalance.spec import KafkaRebalanceSpec
+from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus
+from odradek_api.kafka_user.rules import USER_RULES
+from odradek_api.kafka_user.spec import KafkaUserSpec
+from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.pipeline.rules import PIPELINE_RULES
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import SparkPipelineStatus
@@ -86,6 +92,44 @@ KINDS = {
                 AGE,
             ),
             "A topic of a KafkaCluster: its partitions, replicas and settings.",
+        ),
+        Kind(
+            "KafkaUser",
+            "kafkausers",
+            ("ku",),
+            KafkaUserSpec,
+            KafkaUserStatus,
+            USER_RULES,
+            (
+                Column("Cluster", "string", ".spec.cluster.name"),
+                Column("Authentication", "string", ".spec.authentication.type"),
+                Column("Principal", "string", ".status.principal"),
+                Column("Secret", "string", ".status.secret", 1),
+                Column("Ready", "string", condition("Ready")),
+                Column("Why", "string", condition("Ready", "message"), 1),
+                AGE,
+            ),
+            "A user of a KafkaCluster: its credentials, ACLs, quotas and Secret.",
+        ),
+        Kind(
+            "KafkaRebalance",
+            "kafkarebalances",
+            ("kr",),
+            KafkaRebalanceSpec,
+            KafkaRebalanceStatus,
+            REBALANCE_RULES,
+            (
+                Column("Cluster", "string", ".spec.cluster.name"),
+                Column("Mode", "string", ".spec.mode"),
+                Column("Phase", "string", ".status.phase"),
+                Column("Proposal", "string", ".status.proposal"),
+                Column("Moves", "integer", ".status.moves"),
+                Column("Done%", "integer", ".status.progress.percent"),
+                Column("Ready", "string", condition("Ready")),
+                Column("Why", "string", condition("Ready", "message"), 1),
+                AGE,
+            ),
+            "Balances a KafkaCluster: a proposal of moves, its approval and its progress.",
         ),
         Kind(
             "SparkPipeline",

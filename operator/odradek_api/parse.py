@@ -27,7 +27,13 @@ from odradek_api.base import (
     Resource,
     settings_text,
 )
-from odradek_api.kafka_cluster.spec import RESERVED_SETTINGS, KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import (
+    RESERVED_SETTINGS,
+    SECURED_SETTINGS,
+    KafkaClusterSpec,
+)
+from odradek_api.kafka_rebalance.rules import refusals as rebalance_refusals
+from odradek_api.kafka_rebalance.spec import KafkaRebalanceSpec
 from odradek_api.kinds import KINDS, Kind
 from odradek_api.pipeline.rules import refusals
 from odradek_api.pipeline.spec import SparkPipelineSpec
@@ -165,7 +171,7 @@ def _spec(kind: Kind, given: Any, source: str, subject: str) -> Any:
 
 
 def _sentence(kind: Kind, text: str) -> tuple[str, str]:
-    """msgspec's message as the field and what is wrong with it."""
+    """msgspec's message as the field and its error."""
     match = _AT.match(text)
     assert match is not None
     what, path = match["what"], match["path"] or ""
@@ -189,29 +195,27 @@ def _sentence(kind: Kind, text: str) -> tuple[str, str]:
 
 
 def _fields_at(kind: Kind, path: str) -> Sequence[str]:
-    """The fields of the mapping at a path such as "storage" or "listeners.external"."""
-    at: Any = kind.spec
-    for step in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
-        hints = get_type_hints(at)
-        names = {f.encode_name: f.name for f in msgspec.structs.fields(at)}
-        at = next((t for t in _structs(hints.get(names.get(step, ""))) if t), None)
-        if at is None:
-            return ()
-    return [f.encode_name for f in msgspec.structs.fields(at)]
+    """The fields of the mapping at a path such as "storage" or "listeners[0]"."""
+    return [f.encode_name for s in _structs_at(kind, path) for f in msgspec.structs.fields(s)]
 
 
 def _values_at(kind: Kind, path: str) -> list[str]:
     """The values that the field at a path may have."""
-    parent, _, last = re.sub(r"\[.*?\]", "", path).rpartition(".")
-    at: Any = kind.spec
-    for step in filter(None, parent.split(".")):
-        at = next(iter(_structs(_hint_of(at, step))), None)
-        if at is None:
-            return []
-    return [str(value) for value in _literals(_hint_of(at, last))]
+    parent, _, last = path.rpartition(".")
+    hints = [_hint_of(struct, last) for struct in _structs_at(kind, parent)]
+    return [str(value) for hint in hints for value in _literals(hint)]
+
+
+def _structs_at(kind: Kind, path: str) -> list[type[msgspec.Struct]]:
+    """The types that a path leads to: several, if a field has several forms."""
+    found: list[type[msgspec.Struct]] = [kind.spec]
+    for step in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
+        found = [inner for struct in found for inner in _structs(_hint_of(struct, step))]
+    return found
 
 
 def _hint_of(struct: Any, name: str) -> Any:
+    name = re.sub(r"\[.*?\]", "", name)
     names = {f.encode_name: f.name for f in msgspec.structs.fields(struct)}
     return get_type_hints(struct).get(names.get(name, ""))
 
@@ -248,9 +252,12 @@ def _broken_rules(kind: Kind, spec: Any, old: Any, source: str, subject: str) ->
 
 
 def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
-    """What a schema cannot express: reserved settings, settings that are not scalars."""
+    """Rules that a schema cannot express: reserved settings, settings that are not scalars."""
     if isinstance(spec, SparkPipelineSpec):
         return [Problem(source, subject, field, message) for field, message in refusals(spec)]
+    if isinstance(spec, KafkaRebalanceSpec):
+        found = rebalance_refusals(spec)
+        return [Problem(source, subject, field, message) for field, message in found]
     problems: list[Problem] = []
 
     def refuse(field: str, message: str) -> None:
@@ -262,6 +269,12 @@ def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
             refuse(f"spec.config[{name}]", "must be a string, a number, true, false or a list")
         elif isinstance(spec, KafkaClusterSpec) and name in RESERVED_SETTINGS:
             refuse(f"spec.config[{name}]", f"is reserved: {RESERVED_SETTINGS[name]}")
+        elif (
+            isinstance(spec, KafkaClusterSpec)
+            and name.startswith(SECURED_SETTINGS)
+            and (spec.secured or spec.authorized)
+        ):
+            refuse(f"spec.config[{name}]", "is reserved: set spec.listeners")
     if isinstance(spec, TopicSpec) and not problems:
         min_isr = settings_text(spec.config).get("min.insync.replicas", "")
         factor = spec.replication_factor

@@ -18,12 +18,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from odradek_operator.spark.modes import ALIASES, MODES
+
 try:
     import httpx2
     from lightkube import Client
 
     from odradek_operator.kubernetes.dry_run import print_plan
-    from odradek_operator.kubernetes.operator import Operator, Options
+    from odradek_operator.kubernetes.operator import Operator, OperatorOptions
 except ModuleNotFoundError as error:
     if __name__ != "__main__":
         raise
@@ -33,7 +35,7 @@ REQUEST_TIMEOUT_S = 15.0
 APACHE_IMAGE = "odradek/apache:4.3.1"
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
+def parse_arguments(arguments: Sequence[str] | None = None) -> OperatorOptions:
     env = os.environ
     parser = argparse.ArgumentParser(
         prog="odradek-operator", description="Reconciles KafkaClusters, Topics and SparkPipelines"
@@ -76,8 +78,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--spark",
         default=env.get("ODRADEK_SPARK") or "off",
-        choices=("off", "native", "spark-operator"),
-        help="pipelines: off, run by this operator, or by kubeflow's Spark operator",
+        choices=MODES,
+        help="pipelines: off, run by this operator (native), by kubeflow's Spark operator, or by "
+        "whichever is installed (auto)",
     )
     image = env.get("ODRADEK_SPARK_IMAGE") or _default_image("spark")
     parser.add_argument(
@@ -91,7 +94,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
         named = [n.strip() for n in env.get("ODRADEK_NAMESPACES", "").split(",") if n.strip()]
         if not named and "ODRADEK_NAMESPACES" not in env:
             parser.error("one of --namespace and --all-namespaces is required")
-    return Options(
+    return OperatorOptions(
         namespaces=tuple(dict.fromkeys(named)),
         image=given.image,
         apache_image=given.apache_image,
@@ -99,7 +102,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
         lease_namespace=given.lease_namespace,
         identity=f"{socket.gethostname()}-{os.getpid()}",
         nodes=not given.no_nodes,
-        spark=given.spark,
+        spark=ALIASES.get(given.spark, given.spark),
         spark_image=given.spark_image,
     )
 
@@ -111,7 +114,7 @@ def _default_image(name: str = "broker") -> str:
         return f"odradek/{name}:latest"
 
 
-async def run(options: Options) -> None:
+async def run(options: OperatorOptions) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for one in (signal.SIGTERM, signal.SIGINT):
@@ -124,7 +127,7 @@ async def run(options: Options) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the operator; with `plan`, prints what the manifests on standard input would change."""
+    """Runs the operator; with `plan`, prints what the manifests on stdin would change."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["plan"]:
         sys.exit(print_plan(parse_arguments(["--all-namespaces", *given[1:]])))

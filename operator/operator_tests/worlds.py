@@ -1,4 +1,4 @@
-"""Small worlds for the planner's tests: a cluster as text, and a simulator of what plans do.
+"""Helpers of the planner's tests: a cluster as text, and a simulator that carries out plans.
 
 P("orders-0: 0 1 2 | 0 1")        replicas 0 1 2 (0 preferred), ISR 0 1, led by the first of it
 P("orders-0: 0 1 2 | 0 1 @1")     … led by 1;  @- for no leader;  min=2 after it for min ISR
@@ -15,6 +15,7 @@ from odradek_api.base import Resource
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.parse import parse
 from odradek_operator.kafka.desired import (
+    ClusterLayout,
     DesiredCluster,
     DesiredTopic,
     Endpoint,
@@ -22,34 +23,46 @@ from odradek_operator.kafka.desired import (
     build,
     lay_out,
 )
+from odradek_operator.kafka.links import CONTROLLER_NAME, CONTROLLER_TLS_NAME, REPLICATION_NAME
 from odradek_operator.kafka.observed import (
     BrokerSetting,
-    Kafka,
     LogDir,
     Observed,
     ObservedBroker,
+    ObservedKafka,
     ObservedTopic,
     Partition,
     Phase,
 )
+from odradek_operator.kafka.security_settings import KeyStores
 from odradek_protocol.ids import TopicPartition
 
 NOW = 1_800_000_000.0
 RACKS = ("a", "b", "c")
 GB = 1 << 30
+CONTROLLER_PORTS = {CONTROLLER_NAME: 9093, CONTROLLER_TLS_NAME: 9090}
 
 
-def endpoints(nodes: Mapping[int, str], spec: KafkaClusterSpec) -> dict[int, Endpoint]:
+def endpoints(layout: ClusterLayout) -> dict[int, Endpoint]:
     """Addresses as on Kubernetes; no process listens there."""
-    return {node: _endpoint(node, spec) for node in {*nodes, *range(16)}}
+    return {node: _endpoint(node, layout) for node in {*layout.nodes, *range(16)}}
 
 
-def _endpoint(node: int, spec: KafkaClusterSpec) -> Endpoint:
-    address = f"main-{node}:{spec.listeners.port}"
+def _endpoint(node: int, layout: ClusterLayout) -> Endpoint:
+    spec, links = layout.spec, layout.links
+    ports = {one.kafka_name: one.port for one in spec.listener_list}
+    if links.replication:
+        ports[REPLICATION_NAME] = 9091
     dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
-    listener = f"PLAINTEXT://:{spec.listeners.port}"
-    admin = f":{spec.metrics.port}"
-    return Endpoint(address, listener, f"PLAINTEXT://{address}", admin, dirs, f"main-{node}:9093")
+    return Endpoint(
+        f"main-{node}:{ports[links.inter_broker]}",
+        ",".join(f"{name}://:{port}" for name, port in ports.items()),
+        ",".join(f"{name}://main-{node}:{port}" for name, port in ports.items()),
+        f":{spec.metrics.port}",
+        dirs,
+        {name: f"main-{node}:{CONTROLLER_PORTS[name]}" for name in links.controllers},
+        stores=KeyStores("/own", "/cluster-ca", "/clients-ca") if links.secured else None,
+    )
 
 
 def P(text: str) -> Partition:  # noqa: N802 (a literal, so to say)
@@ -80,7 +93,7 @@ def cluster(known: Known | None = None, annotations: Mapping[str, str] | None = 
     assert resource is not None
     known = known or Known(cluster_id="id")
     layout = lay_out(resource, RACKS, known)
-    return build(resource, layout, known, endpoints(layout.nodes, layout.spec))
+    return build(resource, layout, known, endpoints(layout))
 
 
 DYNAMIC = ("log.cleaner.threads", "min.insync.replicas", "log.retention.ms")
@@ -124,7 +137,7 @@ def running(desired: DesiredCluster, *partitions: Partition, **kafka: Any) -> Ob
         c.id: ObservedBroker(c.id, c.rack, Phase.READY, NOW - 100, c.settings)
         for c in desired.controllers.values()
     }
-    return Observed(NOW, brokers, Kafka(**{**described, **kafka}), controllers=controllers)
+    return Observed(NOW, brokers, ObservedKafka(**{**described, **kafka}), controllers=controllers)
 
 
 def with_phase(observed: Observed, phase: Phase, *brokers: int) -> Observed:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from odradek_api.base import ClusterRef
-from odradek_api.pipeline.common import Kafka
+from odradek_api.pipeline.common import Kafka, UserRef
 from odradek_api.pipeline.job import Job, SpecError, read_job
+from odradek_spark import credentials
 
 # Settings of Java clients that librdkafka (used for metadata and mirrors) does not have.
 JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore.type", "key.", "value.")
@@ -24,10 +26,12 @@ def load(path: Path) -> Job:
 
 
 def spark_kafka_options(
-    job: Job, at: str, cluster: ClusterRef | None, kafka: Kafka
+    job: Job, at: str, cluster: ClusterRef | None, kafka: Kafka, user: UserRef | None = None
 ) -> dict[str, str]:
     """For Spark's connector, in which client settings have the prefix `kafka.`."""
-    config = {"bootstrap.servers": job.bootstrap(at, cluster, kafka)}
+    directory = job.user_directory(at, user)
+    own = credentials.java(at, directory) if directory else {}
+    config = {**own, "bootstrap.servers": _bootstrap(job, at, cluster, kafka, own)}
     if job.client_rack:
         config["client.rack"] = job.client_rack
     config |= job.client_config(kafka)
@@ -35,13 +39,23 @@ def spark_kafka_options(
 
 
 def librdkafka_config(
-    job: Job, at: str, cluster: ClusterRef | None, kafka: Kafka
+    job: Job, at: str, cluster: ClusterRef | None, kafka: Kafka, user: UserRef | None = None
 ) -> dict[str, str]:
-    config = {"bootstrap.servers": job.bootstrap(at, cluster, kafka)}
+    directory = job.user_directory(at, user)
+    own = credentials.librdkafka(at, directory) if directory else {}
+    config = {**own, "bootstrap.servers": _bootstrap(job, at, cluster, kafka, own)}
     for name, value in job.client_config(kafka).items():
         if not name.startswith(JAVA_ONLY):
             config[name] = environment(at, name, value)
     return config
+
+
+def _bootstrap(
+    job: Job, at: str, cluster: ClusterRef | None, kafka: Kafka, own: Mapping[str, str]
+) -> str:
+    """With a user, the addresses are those of the listener where it can log in."""
+    given = kafka.bootstrap_servers or (cluster is None and job.spec.kafka.bootstrap_servers)
+    return given or own.get("bootstrap.servers") or job.bootstrap(at, cluster, kafka)
 
 
 def environment(at: str, name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""One Spark session and one broker for all tests of a process: both are dear."""
+"""One Spark session and one broker for all tests of a process: both take long to start."""
 
 import os
 from collections.abc import Iterator
@@ -8,19 +8,26 @@ from typing import Any
 import pytest
 
 from odradek_testkit.engines import Server, engine
-from spark_tests.pipelines import Pipelines
+from odradek_testkit.pipelines import Pipelines
 
 # A test's JVM lives for a minute or two: the cheap compiler is the fast one.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
+CONNECT_TOKEN = "of-the-tests"  # of Spark Connect, which declarative pipelines use
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if not os.environ.get("ODRADEK_REQUIRE_TOOLS"):
         pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
-    from odradek_spark.session.start import start_session
+    from odradek_spark.session import connect
+    from odradek_spark.session.start import DELTA, start_session
 
     settings = {
+        **connect.settings(CONNECT_TOKEN),
+        **DELTA,
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.driver.extraJavaOptions": JVM,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",  # compiling costs more than these rows

@@ -3,6 +3,8 @@
 A driver costs half a minute of a loaded machine; so these are few, and long.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -13,15 +15,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from odradek_api.pipeline.status import JobStatus
 from odradek_operator.local.runtime import LocalRuntime
-from spark_tests.pipelines import Pipelines
+from odradek_spark import config
+from odradek_testkit.pipelines import Pipelines
 
 import msgspec  # isort: skip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -75,7 +81,9 @@ def batches(pipelines: Pipelines) -> int:
 
 
 @pytest.mark.parametrize("kind", ["table", "topic"])
-def test_a_killed_driver_goes_on_where_it_was(pipelines: Pipelines, spark: Any, kind: str) -> None:
+def test_a_killed_driver_goes_on_where_it_was(
+    pipelines: Pipelines, spark: SparkSession, kind: str
+) -> None:
     """1. A topic is read into a table, or into a topic, 200 records per batch.
     2. After some batches the driver is killed with -9, in the middle of another.
     3. The next one goes on; the table has every record once, the topic has no gap.
@@ -105,7 +113,33 @@ def test_a_killed_driver_goes_on_where_it_was(pipelines: Pipelines, spark: Any, 
         print(f"{len(written) - count} records of the topic are there twice")
 
 
-def test_a_rolling_restart_does_not_disturb_a_query(tmp_path: Path, spark: Any) -> None:
+def test_a_driver_in_one_pod(pipelines: Pipelines, spark: SparkSession, tmp_path: Path) -> None:
+    """As the image starts it: spark-submit with a local master, which the job names too; relative
+    paths of tables are in the pod's /data, here another directory."""
+    from odradek_spark.session.jars import jars
+
+    topic = pipelines.topic(2)
+    pipelines.produce(topic, ({"id": n} for n in range(100)))
+    source = {"topics": [topic], "format": JSON}
+    document = pipelines.document(sources=[source], sink={"table": {"path": "table"}})
+    data = tmp_path / "data"
+    document |= {"master": "local[1,8]", "data": str(data), "directory": "/nowhere"}
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(document))
+    main = Path(config.__file__).parent / "main.py"
+    command = [sys.executable, "-m", "odradek_spark.entrypoint", "driver", "--master",
+               "local[1,8]", "--conf", "spark.ui.enabled=false", str(main), str(path)]  # fmt: skip
+    env = dict(os.environ)
+    env |= {"SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1", "SPARK_LOCAL_IP": "127.0.0.1",
+            "ODRADEK_SPARK_JARS": str(jars()[0].parent),
+            "PYSPARK_PYTHON": sys.executable}  # fmt: skip
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = spark.read.parquet(str(data / "table")).collect()
+    assert sorted(row.id for row in rows) == list(range(100))
+
+
+def test_a_rolling_restart_does_not_disturb_a_query(tmp_path: Path, spark: SparkSession) -> None:
     """1. Three brokers, a pipeline into a table, a producer that goes on all the time.
     2. All brokers are restarted, one after the other.
     3. The query never failed, and the table is what was produced.

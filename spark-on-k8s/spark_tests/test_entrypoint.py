@@ -34,7 +34,7 @@ def test_an_executor_takes_its_options_in_their_order() -> None:
     assert words[words.index("--resourceProfileId") + 1] == "3"
 
 
-def test_what_spark_did_not_say_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_variable_that_spark_did_not_set_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
     before = dict(os.environ)
     assert main(["executor"]) == 2

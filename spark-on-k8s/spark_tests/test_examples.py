@@ -1,5 +1,7 @@
 """The five examples as they stand in examples/, with the data they make themselves."""
 
+from __future__ import annotations
+
 import importlib.util
 import json
 import shutil
@@ -7,15 +9,19 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from confluent_kafka import Message
 
 from odradek_api.parse import load
 from odradek_api.pipeline.job import Job
 from odradek_testkit.engines import engine
-from spark_tests.pipelines import Pipelines, headers
+from odradek_testkit.pipelines import Pipelines, headers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +47,9 @@ def own(tmp_path: Path) -> Iterator[Pipelines]:
         yield Pipelines(running.bootstrap, tmp_path)
 
 
-def run(spark: Any, own: Pipelines, example: str, other: str = "", batch: int | None = None) -> Any:
+def run(
+    spark: SparkSession, own: Pipelines, example: str, other: str = "", batch: int | None = None
+) -> Any:
     """Its pipeline over what is there now; the spec is the manifest's but for `mode`."""
     from odradek_spark.jobs.run import JobRun
 
@@ -69,7 +77,7 @@ def topics(own: Pipelines, example: str) -> None:
 
 
 @pytest.mark.long  # a whole example; test_jobs.py has its parts
-def test_web_activity(spark: Any, own: Pipelines) -> None:
+def test_web_activity(spark: SparkSession, own: Pipelines) -> None:
     topics(own, "web-activity")
     sent = data.send(own.bootstrap, data.web_activity())
     run(spark, own, "web-activity")
@@ -85,7 +93,7 @@ def test_web_activity(spark: Any, own: Pipelines) -> None:
     assert len(own.records("visits-dead")) == sent - sum(expected.values()) > 0
 
 
-def test_log_collection(spark: Any, own: Pipelines) -> None:
+def test_log_collection(spark: SparkSession, own: Pipelines) -> None:
     topics(own, "log-collection")
     shutil.copytree(EXAMPLES / "log-collection", own.directory / "log-collection")
     logs = own.directory / "log-collection" / "logs"
@@ -108,7 +116,7 @@ def test_log_collection(spark: Any, own: Pipelines) -> None:
 
 
 @pytest.mark.long  # likewise, with a second broker
-def test_mirror(spark: Any, own: Pipelines, pipelines: Pipelines) -> None:
+def test_mirror(spark: SparkSession, own: Pipelines, pipelines: Pipelines) -> None:
     topics(own, "mirror")
     data.send(own.bootstrap, data.orders())
     run(spark, own, "mirror", pipelines.bootstrap)
@@ -121,16 +129,16 @@ def test_mirror(spark: Any, own: Pipelines, pipelines: Pipelines) -> None:
         assert len(there) > 100
 
 
-def _all_of(m: Any) -> Any:
+def _all_of(m: Message) -> tuple[object, ...]:
     return (m.partition(), m.offset(), m.key(), m.value(), m.timestamp()[1], m.headers())
 
 
-def _place(one: Any) -> Any:
+def _place(one: tuple[object, ...]) -> tuple[object, ...]:
     return one[:2]
 
 
 @pytest.mark.long
-def test_late_data(spark: Any, own: Pipelines) -> None:
+def test_late_data(spark: SparkSession, own: Pipelines) -> None:
     topics(own, "late-data")
     data.send(own.bootstrap, data.readings())
     run(spark, own, "late-data", batch=400)  # the watermark moves from batch to batch
@@ -145,7 +153,7 @@ def test_late_data(spark: Any, own: Pipelines) -> None:
 
 
 @pytest.mark.long
-def test_join(spark: Any, own: Pipelines) -> None:
+def test_join(spark: SparkSession, own: Pipelines) -> None:
     topics(own, "join")
     data.send(own.bootstrap, data.advertisements())
     run(spark, own, "join")

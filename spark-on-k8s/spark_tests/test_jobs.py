@@ -1,16 +1,22 @@
 """Jobs against a real broker, in one Spark session: guarantees, dead letters, replay, refusals."""
 
+from __future__ import annotations
+
 import json
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from odradek_api.pipeline.job import SpecError
 from odradek_api.pipeline.status import JobStatus
-from spark_tests.pipelines import Pipelines, headers
+from odradek_testkit.pipelines import Pipelines, headers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +24,7 @@ JSON = {"type": "json", "schema": "id INT NOT NULL, at TIMESTAMP"}
 AT = "2026-11-16T12:00:00Z"
 
 
-def run(spark: Any, pipelines: Pipelines, name: str = "test", **spec: Any) -> JobStatus:
+def run(spark: SparkSession, pipelines: Pipelines, name: str = "test", **spec: Any) -> JobStatus:
     from odradek_spark.jobs.run import JobRun
 
     job = JobRun(pipelines.job(name, **spec))
@@ -27,16 +33,16 @@ def run(spark: Any, pipelines: Pipelines, name: str = "test", **spec: Any) -> Jo
     return job.status
 
 
-def rows(numbers: Any) -> list[dict[str, Any]]:
+def rows(numbers: Iterable[int]) -> list[dict[str, Any]]:
     return [{"id": n, "at": AT} for n in numbers]
 
 
-def table(spark: Any, path: Path) -> list[int]:
+def table(spark: SparkSession, path: Path) -> list[int]:
     return sorted(row.id for row in spark.read.parquet(str(path)).collect())
 
 
 def test_a_topic_becomes_a_table_and_bad_records_become_dead_letters(
-    spark: Any, pipelines: Pipelines
+    spark: SparkSession, pipelines: Pipelines
 ) -> None:
     """The table goes on from its checkpoint, and belongs to it."""
     topic, dead = pipelines.topic(), pipelines.topic(1)
@@ -72,7 +78,7 @@ def test_a_topic_becomes_a_table_and_bad_records_become_dead_letters(
 
 
 def test_without_dead_letters_a_bad_record_stops_the_pipeline(
-    spark: Any, pipelines: Pipelines
+    spark: SparkSession, pipelines: Pipelines
 ) -> None:
     topic = pipelines.topic(1)
     pipelines.produce(topic, [*rows([1]), b"{"])
@@ -94,7 +100,9 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline(
     ],
     ids=["offsets", "timestamp", "batch"],
 )
-def test_replay(spark: Any, pipelines: Pipelines, begin: Any, expected: list[int]) -> None:
+def test_replay(
+    spark: SparkSession, pipelines: Pipelines, begin: dict[str, Any], expected: list[int]
+) -> None:
     topic = pipelines.topic(1)
     first_s = int(time.time()) - 100
     for n in range(10):
@@ -109,7 +117,9 @@ def test_replay(spark: Any, pipelines: Pipelines, begin: Any, expected: list[int
     assert table(spark, pipelines.directory / "table") == expected
 
 
-def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: Pipelines) -> None:
+def test_duplicates_are_dropped_by_the_id_in_the_header(
+    spark: SparkSession, pipelines: Pipelines
+) -> None:
     """A topic sink may write a batch twice; a reader that drops by odradek.id sees each once."""
     first, second = pipelines.topic(1), pipelines.topic(1)
     pipelines.produce(first, rows(range(20)))
@@ -135,7 +145,7 @@ def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: P
 
 
 def test_a_changed_query_on_an_old_checkpoint_says_what_to_do(
-    spark: Any, pipelines: Pipelines
+    spark: SparkSession, pipelines: Pipelines
 ) -> None:
     topic = pipelines.topic(1)
 
@@ -181,7 +191,11 @@ def test_a_changed_query_on_an_old_checkpoint_says_what_to_do(
     ],
 )  # fmt: skip
 def test_refusals_name_the_field(
-    spark: Any, pipelines: Pipelines, change: Any, words: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    pipelines: Pipelines,
+    change: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("odradek_spark.sources.metadata.TIMEOUT_S", 2.0)
     topic = pipelines.topic()
@@ -191,3 +205,40 @@ def test_refusals_name_the_field(
     text = text.replace("BOOTSTRAP", pipelines.bootstrap)
     with pytest.raises(SpecError, match=words.replace("TOPIC", topic)):
         run(spark, pipelines, **json.loads(text))
+
+
+def test_spark_analyses_a_job_that_it_does_not_run(
+    spark: SparkSession, pipelines: Pipelines
+) -> None:
+    """Names, types, output mode and the checkpoint's owner; nothing is read or written."""
+    from odradek_spark.jobs.build import check_topics
+    from odradek_spark.jobs.look import analyse, preview
+
+    topic, sink = pipelines.topic(2), pipelines.topic(1)
+    pipelines.produce(topic, [*rows(range(40)), b"{"])
+    counted = "SELECT id % 2 AS odd, count(*) AS n FROM source GROUP BY id % 2"
+    spec: Any = {
+        "sources": [{"topics": [topic], "format": JSON}],
+        "steps": [{"name": "ids", "sql": "SELECT id FROM source WHERE id < 1000"}],
+        "sink": {"topic": {"name": sink}},
+    }
+    job = pipelines.job(**spec)
+    seen = analyse(spark, job, check_topics(job))
+    assert [(view.name, view.columns) for view in seen.views] == [
+        ("source", {"id": "int", "at": "timestamp"}), ("ids", {"id": "int"})]  # fmt: skip
+    assert not (pipelines.directory / "checkpoint").exists()
+    for change, words in (
+        (
+            {"steps": [{"sql": "SELECT nobody FROM source"}]},
+            r"steps\[0\]\.sql: \[UNRESOLVED_COLUMN",
+        ),
+        ({"steps": [{"sql": counted}]}, r"spec\.steps: .*without watermark.*; set a watermark"),
+        ({"sink": {"topic": {"name": sink, "key": "nobody"}}}, r"spec\.sink\.topic\.key: \[UNRES"),
+    ):
+        job = pipelines.job(**{**spec, **change})
+        with pytest.raises(SpecError, match=words):
+            analyse(spark, job, check_topics(job))
+    job = pipelines.job(**{**spec, "deadLetter": {"topic": sink}})
+    found = preview(spark, job, check_topics(job), 3)
+    assert [len(view.rows) for view in found.views] == [3, 3]
+    assert pipelines.records(sink) == []

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from odradek_api.pipeline.schedule import ScheduleError, parse_schedule
+from odradek_api.cron import ScheduleError, parse_schedule
 
 
 def at(text: str) -> float:
@@ -38,7 +38,7 @@ def test_the_next_and_the_last_time(schedule: str, now: str, following: str) -> 
     assert made.last_until(due + 59, due) is None, "what was done is not due again"
 
 
-def test_what_was_missed_is_due_once() -> None:
+def test_missed_runs_are_due_once() -> None:
     made = parse_schedule("0 * * * *")
     due = made.last_until(at("2026-11-20T10:30"), at("2026-11-17T00:00"))
     assert due == at("2026-11-20T10:00")

@@ -27,10 +27,25 @@ def source(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
-        ({"sources": []}, "spec.sources", "length >= 1"),
+        ({"sources": []}, "spec.sources", "at least one source"),
         ({"sink": {}}, "spec.sink", "exactly one of"),
         ({"sink": {"console": {}, "table": {"path": "x"}}}, "spec.sink", "exactly one of"),
         ({"sources": [{"topics": ["a"], "rate": {}}]}, "spec.sources", "exactly one of"),
+        ({"sink": {"table": {"path": "x", "key": ["a"]}}}, "spec.sink.table.key",
+         "needs format: delta"),
+        ({"sink": {"table": {"path": "x", "deleteWhen": "a"}}}, "spec.sink.table.deleteWhen",
+         "no effect"),
+        ({"sink": {"table": {"path": "x"}, "outputMode": "update"}}, "spec.sink.outputMode",
+         "needs format: delta and a key"),
+        (source(tombstones=True), "spec.sources[0].tombstones", "is for topics of format json"),
+        ({"sources": [{"table": {"path": "x"}, "format": JSON}]}, "spec.sources[0].format",
+         "already has its columns"),
+        ({"tests": [{"name": "t", "rows": {"nobody": []}}]}, "spec.tests[0].rows.nobody",
+         "no source nobody, only source"),
+        ({"tests": [{"name": "t", "rows": {"source": [1]}}]}, "spec.tests[0].rows.source",
+         "a list of rows"),
+        ({"sdp": {"path": "p"}}, "spec.sdp", "remove sources, steps, sink"),
+        ({"sdp": {"path": "p"}, "sources": []}, "spec.sdp", "remove sources"),
         ({"sorces": []}, "spec", "sorces"),
         (source(format={"type": "json"}), "spec.sources[0].format.schema", "needs one"),
         (source(format={"type": "parquet"}), "spec.sources[0].format.type", "not parquet"),
@@ -86,7 +101,7 @@ def test_a_wrong_spec_is_refused_by_its_field(
     assert words in refused.value.message
 
 
-def test_what_is_left_out_has_defaults() -> None:
+def test_omitted_fields_have_defaults() -> None:
     spec = read().spec
     assert (spec.mode, spec.sources[0].from_, spec.sources[0].name) == (
         "streaming", "earliest", "source")  # fmt: skip
@@ -123,3 +138,16 @@ def test_times() -> None:
     assert timestamp_ms("1970-01-01T00:00:01Z") == 1000
     assert timestamp_ms("1970-01-01T00:00:01") == 1000
     assert timestamp_ms("1970-01-01T01:00:01+01:00") == 1000
+
+
+def test_a_declarative_project_needs_nothing_else() -> None:
+    spec: dict[str, Any] = {"sdp": {"path": "project"}}
+    job = read_job(json.dumps({"name": "x", "spec": spec}).encode())
+    assert job.spec.sources == []
+    for change, field in (
+        ({"mode": "batch"}, "spec.mode"),
+        ({"checkpoint": "s3a://bucket/x"}, "spec.checkpoint"),
+    ):
+        with pytest.raises(SpecError) as refused:
+            read_job(json.dumps({"name": "x", "spec": {**spec, **change}}).encode())
+        assert refused.value.field == field

@@ -1,7 +1,9 @@
 """Transforms on DataFrames: no broker, no query."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,20 +13,23 @@ from odradek_api.pipeline.sinks import TopicSink
 from odradek_api.pipeline.sources import Format
 from odradek_api.pipeline.spec import Step
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 pytestmark = pytest.mark.spark
 
 
-def records(spark: Any, *values: bytes | None) -> Any:
+def records(spark: SparkSession, *values: bytes | None) -> DataFrame:
     rows = [(b"k", value, "t", 0, n) for n, value in enumerate(values)]
     schema = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT"
     return spark.createDataFrame(rows, schema)
 
 
-def reasons(frame: Any) -> list[Any]:
+def reasons(frame: DataFrame) -> list[Any]:
     return [row["__reason"] for row in frame.orderBy("_offset").collect()]
 
 
-def test_json(spark: Any) -> None:
+def test_json(spark: SparkSession) -> None:
     from odradek_spark.transforms.parse import bad, good, parse
 
     form = Format(type="json", schema="a STRING NOT NULL, n INT")
@@ -40,7 +45,7 @@ def test_json(spark: Any) -> None:
     assert not any(name.startswith("__") for name in good(parsed).columns)
 
 
-def test_csv_and_its_header(spark: Any) -> None:
+def test_csv_and_its_header(spark: SparkSession) -> None:
     from odradek_spark.transforms.parse import parse
 
     form = Format(
@@ -51,7 +56,7 @@ def test_csv_and_its_header(spark: Any) -> None:
     assert reasons(parsed) == [None, wrong, wrong, "a is missing"]
 
 
-def test_avro(spark: Any) -> None:
+def test_avro(spark: SparkSession) -> None:
     from odradek_spark.transforms.parse import parse
 
     schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'
@@ -60,7 +65,7 @@ def test_avro(spark: Any) -> None:
     assert [r.a for r in parsed.where("__reason IS NULL").collect()] == ["x"]
 
 
-def test_wrong_schemas_name_their_field(spark: Any) -> None:
+def test_wrong_schemas_name_their_field(spark: SparkSession) -> None:
     from odradek_spark.transforms.parse import parse
 
     with pytest.raises(SpecError, match=r"f\.schema: \[PARSE_SYNTAX_ERROR\]"):
@@ -69,7 +74,7 @@ def test_wrong_schemas_name_their_field(spark: Any) -> None:
         parse("f", records(spark), Format(type="avro", schema='{"type": "record"}'))
 
 
-def test_steps_see_the_views_before_them(spark: Any, tmp_path: Path) -> None:
+def test_steps_see_the_views_before_them(spark: SparkSession, tmp_path: Path) -> None:
     from odradek_spark.transforms.steps import run_steps
 
     (tmp_path / "own.py").write_text(
@@ -100,7 +105,9 @@ def test_steps_see_the_views_before_them(spark: Any, tmp_path: Path) -> None:
         (Step(dedup=Dedup(by=["x"])), r"steps\[0\]\.dedup\.by: there is no column x, only n"),
     ],
 )
-def test_wrong_steps_name_their_field(spark: Any, tmp_path: Path, step: Step, words: str) -> None:
+def test_wrong_steps_name_their_field(
+    spark: SparkSession, tmp_path: Path, step: Step, words: str
+) -> None:
     from odradek_spark.transforms.steps import run_steps
 
     frame = spark.createDataFrame([(1,)], "n INT")
@@ -108,7 +115,7 @@ def test_wrong_steps_name_their_field(spark: Any, tmp_path: Path, step: Step, wo
         run_steps(spark, [step], {"numbers": frame}, tmp_path)
 
 
-def test_records_of_columns(spark: Any) -> None:
+def test_records_of_columns(spark: SparkSession) -> None:
     from odradek_spark.transforms.records import to_records
 
     frame = spark.createDataFrame([("x", 1, 7)], "a STRING, n INT, _offset INT")

@@ -1,4 +1,4 @@
-"""Abuse of a broker, the same for both engines, and what other clients notice of it (`make abuse`).
+"""Abuse of a broker, the same for both engines, and its effect on another client (`make abuse`).
 
 A victim (a process with librdkafka) writes a record every few milliseconds with acks=all, while a
 scenario abuses the brokers for some seconds. The result is what the victim measured in that time

@@ -32,7 +32,7 @@ NAMES = {ODRADEK: "Odradek"}
 
 @dataclass
 class Outcome:
-    """What the victim measured before, during and after one scenario."""
+    """The victim's measurements before, during and after one scenario."""
 
     scenario: str
     engine: str

@@ -86,7 +86,7 @@ def _second(data_dir: Path) -> Path:
 @contextmanager
 def silent_prefixes(world: World) -> Iterator[None]:
     """Connections that announce a request and send nothing of it, in decreasing sizes: smaller
-    ones may claim what a memory budget has left after the large ones."""
+    ones may claim the rest of a memory budget after the large ones."""
     with _connections(world, 12 * len(SILENT_MB)) as sockets:
         for at, sock in enumerate(sockets):
             sock.sendall((SILENT_MB[at // 12] * MB).to_bytes(4, "big"))

@@ -28,7 +28,7 @@ DELIVERY_TIMEOUT_MS = 120_000
 
 @dataclass
 class Period:
-    """What happened between two lines of stdin."""
+    """The measurements between two lines of stdin."""
 
     seconds: float = 0.0
     acked: int = 0
@@ -40,7 +40,7 @@ class Period:
 
 
 class Victim:
-    """A well-behaved client whose latencies show what the abuse costs it."""
+    """A well-behaved client; its latencies are measured during the abuse."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -135,7 +135,6 @@ class VictimProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
 
     def end_period(self) -> Period:

@@ -38,8 +38,8 @@ def produce(
 def consume(bench: Bench, engine: str, *, cold: bool, tls: bool = False) -> Sample:
     servers = bench.server(engine, tls=tls)
     size, partitions = 1024, 4
-    # What was just written is read three times: the client keeps a reading's records for the check,
-    # and memory that it has never had before costs it more than the broker does.
+    # The records just written are read three times: the client keeps those of a reading for the
+    # check, and memory that it has never had before costs it more than the broker does.
     count, readings = bench.size(full=400_000, smoke=20_000), 1
     if not cold:
         count, readings = count // 2, 3

@@ -88,7 +88,7 @@ def _set_policy(address: str, policy: str) -> None:
 
 
 def _wait_until_compact(servers: Servers) -> None:
-    """One value per key in what is cleaned, the active segment, and half a segment of slack."""
+    """One value per key in the cleaned part, the active segment, and half a segment of slack."""
     small_enough = KEYS * (VALUE_BYTES + 64) + SEGMENT_BYTES * 3 // 2
     give_up = time.monotonic() + CLEANED_DEADLINE_S
     while (left := _bytes_on_disk(servers)) > small_enough:

@@ -1,4 +1,4 @@
-"""The admin listener when descriptors run out, and when somebody holds many connections."""
+"""The admin listener when descriptors run out, and when one client holds many connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek_broker.admin.accepting import CONNECTIONS_MAX, AdminListener
 
 
 class NoDescriptors:
-    """A listening socket that is always readable, and never gives a connection."""
+    """A listening socket that is always readable and whose `accept` always fails."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -38,7 +38,7 @@ class NoDescriptors:
         os.close(self._write)
 
 
-def test_without_descriptors_it_rests_and_logs_one_line(
+def test_without_descriptors_accepting_pauses_and_one_line_is_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepting, "REST_SECONDS", 3600.0)  # longer than the test on a busy machine

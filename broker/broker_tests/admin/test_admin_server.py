@@ -1,6 +1,7 @@
-"""The admin server of a real broker process: health, readiness, and what /metrics says.
+"""The admin server of a real broker process: health, readiness, and the values in /metrics.
 
-The numbers are compared with what a real client did, so a counter that is never moved fails.
+The numbers are compared with the requests of a real client, so a counter that never increases
+fails the test.
 """
 
 import asyncio
@@ -11,7 +12,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -27,17 +27,27 @@ from odradek_testkit.clients import (
     produce,
     wait_until,
 )
+from odradek_testkit.engines import RunningBroker, Server
+
+Labels = frozenset[tuple[str, str]]
 
 
-def get(server: Any, path: Any) -> Any:
+def admin_address(server: Server) -> str:
+    assert isinstance(server, RunningBroker)
+    return server.admin
+
+
+def get(server: Server | str, path: str) -> tuple[int, str]:
+    """GET from a broker process or from `host:port`; (status, body)."""
+    address = server if isinstance(server, str) else admin_address(server)
     try:
-        with urllib.request.urlopen(f"http://{server.admin}{path}", timeout=10) as response:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
 
-def samples(server: Any) -> Any:
+def samples(server: Server) -> dict[tuple[str, Labels], float]:
     """{(name, frozenset of labels): value}"""
     found = {}
     for line in get(server, "/metrics")[1].splitlines():
@@ -51,23 +61,23 @@ def samples(server: Any) -> Any:
     return found
 
 
-def labels(**pairs: Any) -> Any:
+def labels(**pairs: str) -> Labels:
     return frozenset(pairs.items())
 
 
-def test_a_running_broker_is_healthy_and_ready(broker: Any) -> None:
+def test_a_running_broker_is_healthy_and_ready(broker: Server) -> None:
     assert get(broker, "/healthz") == (200, '{"healthy": true}')
     status, body = get(broker, "/readyz")
     assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {}})
 
 
-def states(server: Any, what: Any, **query: Any) -> Any:
+def states(server: Server, what: str, **query: str | int) -> tuple[int, Any]:
     found = get(server, f"/v1/controller/{what}?" + urllib.parse.urlencode(query))
     return found[0], json.loads(found[1])
 
 
-def test_states_of_partitions_and_replicas(broker: Any, topic: str) -> None:
-    """Created, and deleted: the counts follow, and no step was illegal."""
+def test_states_of_partitions_and_replicas(broker: Server, topic: str) -> None:
+    """A topic is created and deleted: the counts follow, and no transition was illegal."""
     before = states(broker, "partitions")[1]
     create_topic(broker, topic, partitions=3)
     status, found = states(broker, "partitions", topic=topic)
@@ -97,7 +107,7 @@ def test_states_of_partitions_and_replicas(broker: Any, topic: str) -> None:
     assert states(broker, "replicas")[1]["illegal_transitions"] == 0
 
 
-def test_traffic_shows_in_the_metrics(broker: Any, topic: str) -> None:
+def test_traffic_shows_in_the_metrics(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     produce(broker, topic, numbered(50, size=100))
     consume(broker, topic, 50)
@@ -110,12 +120,17 @@ def test_traffic_shows_in_the_metrics(broker: Any, topic: str) -> None:
     assert found["kafka_topic_partition_current_offset", partition] == 50
     assert found["kafka_topic_partition_oldest_offset", partition] == 0
     assert found["kafka_log_log_size", partition] > 5000
-    # librdkafka asks for the coordinator of the group that it was given: 50 partitions more.
+    # librdkafka looks up the coordinator of its group, which creates the 50 internal partitions.
     hosted = sum(name == "kafka_topic_partition_leader" for name, _ in found)
     assert hosted in (1, 51)
     assert found["kafka_server_replicamanager_partitioncount", labels()] == hosted
     assert found["kafka_server_replicamanager_leadercount", labels()] == hosted
     assert found["odradek_ready", labels()] == 1
+    assert found["kafka_controller_kafkacontroller_offlinepartitionscount", labels()] == 0
+    assert found["kafka_controller_kafkacontroller_activebrokercount", labels()] == 1
+    assert found["kafka_controller_controllerstats_uncleanleaderelections_total", labels()] == 0
+    idle = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
+    assert 0 < found[idle, labels()] <= 1
     requests = [
         dict(key)["request"]
         for name, key in found
@@ -124,12 +139,12 @@ def test_traffic_shows_in_the_metrics(broker: Any, topic: str) -> None:
     assert {"Produce", "Fetch", "Metadata", "ApiVersions", "CreateTopics"} <= set(requests)
 
 
-def test_request_times_add_up(broker: Any, topic: str) -> None:
+def test_request_times_add_up(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     produce(broker, topic, [b"x"])
     found = samples(broker)
 
-    def total_ms(phase: Any) -> Any:
+    def total_ms(phase: str) -> float:
         key = f"kafka_network_requestmetrics_{phase.lower()}_all_sum"
         return found[key, labels(request="Produce")]
 
@@ -140,7 +155,7 @@ def test_request_times_add_up(broker: Any, topic: str) -> None:
     assert abs(total_ms("TotalTimeMs") - sum(map(total_ms, phases))) < 0.1
 
 
-def test_a_waiting_fetch_is_in_the_purgatory(broker: Any, topic: str) -> None:
+def test_a_waiting_fetch_is_in_the_purgatory(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
     with consumer_of(broker, fetch_wait_max_ms=20_000) as consumer:
@@ -150,20 +165,20 @@ def test_a_waiting_fetch_is_in_the_purgatory(broker: Any, topic: str) -> None:
         assert samples(broker)[purgatory, labels(delayedOperation="Produce")] == 0
 
 
-def test_the_loop_lag_is_measured(broker: Any) -> None:
+def test_the_loop_lag_is_measured(broker: Server) -> None:
     lag = ("odradek_event_loop_lag_histogram_seconds_count", labels())
     wait_until(lambda: samples(broker)[lag] >= 3)
     assert samples(broker)["odradek_event_loop_lag_seconds", labels()] >= 0
 
 
 def test_an_unready_broker_says_what_it_waits_for() -> None:
-    """Not ready while logs recover, with the progress; healthy all along."""
+    """While logs are recovered: not ready, with the progress as the reason, but healthy."""
 
     async def story() -> None:
         readiness = Readiness()
         admin = AdminServer(readiness)
         with socket.create_server(("127.0.0.1", 0)) as sock:
-            address = SimpleNamespace(admin=f"127.0.0.1:{sock.getsockname()[1]}")
+            address = f"127.0.0.1:{sock.getsockname()[1]}"
             await admin.start(sock)
             readiness.wait_for("recovery", "12 of 400 logs loaded")
             status, body = await asyncio.to_thread(get, address, "/readyz")

@@ -1,4 +1,4 @@
-"""Members of groups for tests: librdkafka consumers that are polled until something is so."""
+"""Members of groups for tests: librdkafka consumers that are polled until a condition holds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaException
 
 from odradek_testkit.clients import partition_of, value_of
+from odradek_testkit.connecting import for_librdkafka
 
 DEADLINE_S = 60.0
 
@@ -21,13 +22,13 @@ class Bootstrap(Protocol):
 
 
 class Member:
-    """A consumer in a group, with what it has read and owns."""
+    """A consumer in a group, with the records that it has read and its partitions."""
 
     def __init__(
         self, server: Bootstrap, group: str, protocol: str = "consumer", **more: Any
     ) -> None:
         settings = {
-            "bootstrap.servers": server.bootstrap,
+            **for_librdkafka(server),
             "group.id": group,
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
@@ -59,7 +60,7 @@ class Member:
 
 
 def until(condition: Callable[[], bool], *members: Member, what: str = "") -> None:
-    """Polls the members until it is so."""
+    """Polls the members until the condition holds."""
     give_up = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < give_up, f"{what}: {[m.owned() for m in members]}"
@@ -75,7 +76,7 @@ def exclusive(*members: Member) -> bool:
 
 
 def shared(count: int, *members: Member) -> Callable[[], bool]:
-    """All `count` partitions have an owner, and everybody has a fair part."""
+    """All `count` partitions have an owner, and every member has a fair share."""
 
     def condition() -> bool:
         sizes = [len(member.owned()) for member in members]

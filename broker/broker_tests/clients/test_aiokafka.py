@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from odradek_testkit.clients import CODECS, DEADLINE_S, create_topic, numbered
+from odradek_testkit.connecting import for_python
 from odradek_testkit.engines import Server
 
 
@@ -21,7 +22,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 async def read(broker: Server, topic: str, count: int) -> list[Any]:
-    consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(**for_python(broker), auto_offset_reset="earliest")
     await consumer.start()
     try:
         consumer.assign([TopicPartition(topic, 0)])
@@ -37,7 +38,7 @@ def test_each_codec(broker: Server, topic: str, codec: str) -> None:
     async def story() -> None:
         compression = None if codec == "none" else codec
         producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap, compression_type=compression, linger_ms=20
+            **for_python(broker), compression_type=compression, linger_ms=20
         )
         await producer.start()
         acks = [await producer.send(topic, value, partition=0) for value in values]
@@ -54,9 +55,7 @@ def test_every_field_of_a_record_comes_back(broker: Server, topic: str, idempote
     now_ms = int(time.time() * 1000)
 
     async def story() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap, enable_idempotence=idempotent
-        )
+        producer = AIOKafkaProducer(**for_python(broker), enable_idempotence=idempotent)
         await producer.start()
         headers = [("h", b"1"), ("h", b"")]
         await producer.send_and_wait(
@@ -78,12 +77,12 @@ def test_seek_offsets_and_times(broker: Server, topic: str) -> None:
     at = TopicPartition(topic, 0)
 
     async def story() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+        producer = AIOKafkaProducer(**for_python(broker))
         await producer.start()
         for i in range(20):
             await producer.send_and_wait(topic, b"%d" % i, partition=0, timestamp_ms=start_ms + i)
         await producer.stop()
-        consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap)
+        consumer = AIOKafkaConsumer(**for_python(broker))
         await consumer.start()
         consumer.assign([at])
         assert await consumer.beginning_offsets([at]) == {at: 0}
@@ -100,7 +99,7 @@ def test_seek_offsets_and_times(broker: Server, topic: str) -> None:
 
 def test_admin(broker: Server, topic: str) -> None:
     async def story() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin = AIOKafkaAdminClient(**for_python(broker))
         await admin.start()
         try:
             await admin.create_topics([NewTopic(topic, 2, 1, topic_configs={"flush.ms": "99"})])

@@ -1,8 +1,8 @@
-"""Much to do at once keeps nobody waiting: one large request, or clients that only ask.
+"""A busy broker keeps serving other clients: during one large request, or a flood of requests.
 
 A probe on a connection of its own asks for ApiVersions all the time; its longest wait is how long
-the event loop was kept. It is printed; `make bench-loop` measures it. What these tests insist on is
-that nobody is fenced for being busy: whoever keeps the loop longer than a session is.
+the event loop was blocked. It is printed; `make bench-loop` measures it. What these tests check is
+that no broker is fenced: one whose loop is blocked for longer than its session would be.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def create(broker: Server, topics: dict[str, int]) -> dict[str, int]:
 
 
 def produce_until_accepted(broker: Server, topic: str, partition: int) -> None:
-    """Every error on the way is one after which clients try again."""
+    """Every error until then is one that clients retry."""
     give_up = time.monotonic() + DEADLINE_S
     with connect(broker, DEADLINE_S) as connection:
         while True:
@@ -103,7 +103,7 @@ def produce_until_accepted(broker: Server, topic: str, partition: int) -> None:
 
 
 def fenced(broker: Server) -> list[str]:
-    """What the log says about brokers that were fenced after the start."""
+    """The lines of the log about brokers that were fenced after the start."""
     return [line for line in broker.log().splitlines() if "is fenced: silent" in line]
 
 
@@ -117,7 +117,7 @@ def many_partitions(before: int, topics: int, partitions: int) -> None:
             made = create(broker, {f"large-{i}": partitions for i in range(topics)})
             assert set(made.values()) == {0}
             produce_until_accepted(broker, f"large-{topics - 1}", partitions - 1)
-            # One that is created meanwhile does not wait for the thousands before it.
+            # A topic that is created now does not wait for the thousands of partitions before it.
             assert create(broker, {"next": 1}) == {"next": 0}
             produce_until_accepted(broker, "next", 0)
             for topic in range(0, topics, max(1, topics // 10)):
@@ -158,7 +158,7 @@ def test_clients_that_ask_for_all_metadata_and_do_not_read_starve_nobody() -> No
                 client = socket.create_connection((host, int(port)), DEADLINE_S)
                 clients.append(client)
                 client.sendall(frame * 200)
-            # The last of them is answered as the first is, so all had their turn.
+            # The last connection is answered like the first one, so every connection was served.
             (size,) = struct.unpack(">i", _exactly(clients[-1], 4))
             answer = _exactly(clients[-1], size)
             assert answer.count(b"t-5-49") == 1

@@ -1,4 +1,4 @@
-"""Retention and compaction as a client sees them (S7, S9): old data goes, the newest stays."""
+"""Retention and compaction as a client sees them (S7, S9): old data is removed, new data kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = {
 
 
 def megabytes(count: int, timestamp_ms: int, keys: int = 100) -> list[Rec]:
-    """Records of 10 KB, incompressible enough, with `keys` keys in turn."""
+    """Records of 10 KB that hardly compress, with `keys` keys in turn."""
     body = b"x" * 10_000
     return [
         Rec(b"%d:" % i + body, b"key-%d" % (i % keys), timestamp_ms=timestamp_ms)
@@ -49,7 +49,7 @@ def test_retention_by_bytes_and_time(start_broker: StartBroker, topic: str) -> N
 
         wait_until(lambda: low(by_size) > 300)
         wait_until(lambda: low(by_time) > 250)
-        assert low(by_size) < 600  # at least the 3 MB that the topic wants to keep
+        assert low(by_size) < 600  # at least the 3 MB of retention.bytes
         assert low(by_time) <= 400
         consumer.assign([TopicPartition(by_time, 0, low(by_time))])
         kept = take(consumer, 600 - low(by_time))

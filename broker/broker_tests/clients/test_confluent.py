@@ -1,12 +1,11 @@
 """librdkafka (confluent-kafka) produces and consumes, unmodified.
 
-Groups come later: every consumer here is assigned its partitions.
+Every consumer here is assigned its partitions; test_groups.py has consumer groups.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -35,6 +34,7 @@ from odradek_testkit.clients import (
     produce,
     take,
 )
+from odradek_testkit.connecting import for_librdkafka
 from odradek_testkit.engines import Server
 
 
@@ -74,7 +74,7 @@ def test_topic_with_a_codec_of_its_own_recompresses(broker: Server, topic: str, 
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_acks(broker: Server, topic: str, acks: Any) -> None:
+def test_acks(broker: Server, topic: str, acks: int | str) -> None:
     create_topic(broker, topic)
     values = numbered(100)
     produce(broker, topic, values, acks=acks)
@@ -123,9 +123,7 @@ def test_offsets_by_timestamp(broker: Server, topic: str) -> None:
 def test_message_too_large_is_refused_and_the_next_one_accepted(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     errors: list[KafkaError | None] = []
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 20_000_000, "linger.ms": 0}
-    )
+    producer = Producer({**for_librdkafka(broker), "message.max.bytes": 20_000_000, "linger.ms": 0})
     for value in (b"x" * 2_000_000, b"small"):
         producer.produce(topic, value, partition=0, on_delivery=lambda e, _: errors.append(e))
         assert producer.flush(DEADLINE_S) == 0
@@ -139,7 +137,8 @@ def test_large_messages_where_the_topic_allows_them(broker: Server, topic: str) 
     create_topic(broker, topic, config={"max.message.bytes": "12000000"})
     values = [bytes([i]) * 10_000_000 for i in (65, 66)]
     produce(broker, topic, values, message_max_bytes=15_000_000)
-    # The fetch limits are far below one message: it comes all the same, or nothing ever would.
+    # The fetch limits are far below one message; without an exception for the first batch it would
+    # never be delivered.
     got = consume(broker, topic, 2, fetch_message_max_bytes=1_000, fetch_max_bytes=1_000_000,
                   message_max_bytes=1_000_000, receive_message_max_bytes=20_000_000)  # fmt: skip
     assert [m.value() for m in got] == values
@@ -156,7 +155,7 @@ def test_offset_out_of_range(broker: Server, topic: str) -> None:
         assert error is not None
         assert error.code() == KafkaError._AUTO_OFFSET_RESET
         assert "out of range" in error.str().lower()
-    (first,) = consume(broker, topic, 1, offset=1_000)  # earliest, as the consumer was told
+    (first,) = consume(broker, topic, 1, offset=1_000)  # auto.offset.reset=earliest
     assert first.offset() == 0
 
 
@@ -222,7 +221,7 @@ def test_topics_are_not_created_on_first_use_when_forbidden(
 ) -> None:
     broker = start_broker({"auto.create.topics.enable": "false"})
     errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 3_000})
+    producer = Producer({**for_librdkafka(broker), "message.timeout.ms": 3_000})
     producer.produce(topic, b"x", on_delivery=lambda e, _: errors.append(e))
     producer.flush(DEADLINE_S)
     assert errors[0] is not None
@@ -230,20 +229,18 @@ def test_topics_are_not_created_on_first_use_when_forbidden(
     assert topic not in admin_of(broker).list_topics(timeout=DEADLINE_S).topics
 
 
-def test_more_in_sync_replicas_asked_for_than_there_are_replicas(
-    broker: Server, topic: str
-) -> None:
-    """As many as there are is enough, in Apache Kafka too."""
+def test_min_insync_replicas_above_the_replication_factor(broker: Server, topic: str) -> None:
+    """min.insync.replicas is capped at the number of replicas, in Apache Kafka too."""
     create_topic(broker, topic, config={"min.insync.replicas": "3"})
     produce(broker, topic, [b"v"], acks="all")
     assert [m.value() for m in consume(broker, topic, 1)] == [b"v"]
 
 
-def test_compacted_topics_want_keys(broker: Server, topic: str) -> None:
+def test_compacted_topics_require_keys(broker: Server, topic: str) -> None:
     create_topic(broker, topic, config={"cleanup.policy": "compact"})
     produce(broker, topic, [Rec(b"v", b"k")])
     errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({**for_librdkafka(broker)})
     producer.produce(topic, b"no key", partition=0, on_delivery=lambda e, _: errors.append(e))
     producer.flush(DEADLINE_S)
     assert errors[0] is not None
@@ -253,7 +250,7 @@ def test_compacted_topics_want_keys(broker: Server, topic: str) -> None:
 def test_timestamp_too_far_in_the_future_is_refused(broker: Server, topic: str) -> None:
     create_topic(broker, topic, config={"message.timestamp.after.max.ms": "1000"})
     errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({**for_librdkafka(broker)})
     in_an_hour_ms = int(time.time() * 1000) + 3_600_000
     producer.produce(
         topic, b"x", partition=0, timestamp=in_an_hour_ms,

@@ -151,7 +151,7 @@ def test_topic_configs(broker: Server, topic: str) -> None:
     assert "retention.ms" in refused.value.args[0].str()
 
 
-def test_a_new_config_holds_for_the_next_record(broker: Server, topic: str) -> None:
+def test_a_new_config_applies_to_the_next_record(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     change = ConfigResource(
         ResourceType.TOPIC,

@@ -16,6 +16,7 @@ from confluent_kafka.admin import NewPartitions
 from broker_tests.clients.members import Member, shared, until
 from odradek_testkit import engines as harness
 from odradek_testkit.clients import Rec, admin_of, create_topic, numbered, produce
+from odradek_testkit.connecting import for_java
 from odradek_testkit.engines import Server, java_command, kafka_tool
 
 SETTINGS = {
@@ -43,12 +44,14 @@ def group() -> str:
 
 
 def produce_values(server: Server, topic: str, values: list[bytes], partitions: int) -> None:
-    """Round robin, so that every partition has equally many."""
+    """Round robin, so that every partition has equally many records."""
     produce(server, topic, [Rec(v, partition=i % partitions) for i, v in enumerate(values)])
 
 
-def test_members_share_and_hand_over(server: Server, topic: str, group: str) -> None:
-    """Three come one after another, one leaves, one is closed without a word: always everything
+def test_members_share_partitions_and_hand_them_over(
+    server: Server, topic: str, group: str
+) -> None:
+    """Three members join in turn, one leaves, one stops without leaving: every partition always
     has one owner, and all that was produced is read."""
     create_topic(server, topic, partitions=6)
     values = numbered(600)
@@ -85,7 +88,7 @@ def test_a_member_that_dies_is_fenced_after_its_session(
     survivor = Member(server, group).subscribe(topic)
     dying = subprocess.Popen(
         java_command(
-            CONSOLE_CONSUMER, "--bootstrap-server", server.bootstrap, "--topic", topic,
+            CONSOLE_CONSUMER, *for_java(server), "--topic", topic,
             "--group", group, "--command-property", "group.protocol=consumer",
         ),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -138,7 +141,7 @@ def test_new_partitions_are_assigned(server: Server, topic: str, group: str) -> 
     member.close()
 
 
-def test_range_is_chosen_by_the_member(server: Server, topic: str, group: str) -> None:
+def test_a_member_can_choose_the_range_assignor(server: Server, topic: str, group: str) -> None:
     names = [f"{topic}-{n}" for n in range(2)]
     for name in names:
         create_topic(server, name, partitions=2)
@@ -195,7 +198,7 @@ def test_javas_tool_sees_the_group(server: Server, topic: str, group: str) -> No
     member.consumer.commit(asynchronous=False)
 
     def tool(*args: str, check: bool = True) -> str:
-        done = kafka_tool(GROUPS_TOOL, "--bootstrap-server", server.bootstrap, *args, check=check)
+        done = kafka_tool(GROUPS_TOOL, *for_java(server), *args, check=check)
         return done.stdout + done.stderr
 
     described = tool("--describe", "--group", group)

@@ -1,19 +1,18 @@
 """Idle connections cannot take the descriptors that storage needs.
 
 Finding A3: `ulimit -n 256`, 300 idle connections and a record now and then took the only log
-directory offline within 9 s, and the admin listener wrote 60,031 tracebacks meanwhile.
+directory offline within 9 s; in that time the admin listener logged 60,031 tracebacks.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-import time
 import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
+import psutil
 import pytest
 
 from broker_tests.clients.test_request_memory import metric, produce_and_fetch
@@ -36,7 +35,7 @@ class LimitedBroker(RunningBroker):
         return super().spawn(limited, stdout=stdout)
 
     def open_files(self) -> int:
-        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+        return psutil.Process(self.pid).num_fds()
 
 
 def idle_connections(address: str, count: int, stack: ExitStack) -> list[socket.socket]:
@@ -67,23 +66,18 @@ def test_idle_connections_leave_storage_its_descriptors(topic: str) -> None:
         with ExitStack() as idle:
             idle_connections(broker.bootstrap, 300, idle)
             idle_connections(broker.admin, 60, idle)
-            until = time.monotonic() + 4
-            acked = 0
-            while time.monotonic() < until:
+            for _ in range(60):  # 5 MB: five new segments
                 answer = producer.ask(raw.produce_request(topic, raw.batch(b"x" * 90_000)))
                 assert raw.produced(answer)[0] == 0
-                acked += 1
                 assert get(broker.admin, "/healthz")[0] == 200
                 assert get(broker.admin, "/readyz")[0] == 200
                 assert broker.open_files() < LIMIT - 32
-                time.sleep(0.2)
-            assert acked >= 5
             assert metric(broker, "kafka_log_logmanager_offlinelogdirectorycount") == 0
             limit = metric(broker, "odradek_connections_limit")
             assert (
                 metric(broker, "kafka_server_socket_server_metrics_connection_count") <= limit + 16
             )
-        # The idle ones are gone: others get in.
+        # The idle connections were closed, so other clients can connect.
         wait_until(lambda: metric(broker, CONNECTIONS) < limit)
         produce_and_fetch(broker, topic, b"after")
         log = broker.log()
@@ -95,8 +89,8 @@ def test_idle_connections_leave_storage_its_descriptors(topic: str) -> None:
         assert len(log) < 20_000
 
 
-def test_a_broker_gets_in_when_clients_have_taken_all_connections(topic: str) -> None:
-    """It is known by its client id; the client that was idle for longest makes room."""
+def test_brokers_can_connect_when_clients_have_taken_all_connections(topic: str) -> None:
+    """A broker is recognised by its client id; the client that was idle for longest is closed."""
     with RunningBroker({"max.connections": "10"}) as broker, ExitStack() as stack:
         idle = idle_connections(broker.bootstrap, 10, stack)
         wait_until(lambda: metric(broker, CONNECTIONS) == 10)
@@ -109,7 +103,7 @@ def test_a_broker_gets_in_when_clients_have_taken_all_connections(topic: str) ->
             for _ in range(3):
                 assert other.ask(request)[:4] == b"\0\0\0\7"
             wait_until(lambda: sum(map(_is_open, idle)) == 9)
-        # Those that say nothing hold no place for a broker, however many there are.
+        # Connections that have sent nothing do not count as brokers, however many there are.
         idle_connections(broker.bootstrap, 40, stack)
         with raw.connect(broker) as other:
             assert (

@@ -1,4 +1,4 @@
-"""Consumer groups of the classic protocol with the clients that people use, as they use them."""
+"""Consumer groups of the classic protocol with unmodified clients."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from odradek_testkit.clients import (
     produce,
     wait_until,
 )
+from odradek_testkit.connecting import for_librdkafka, for_python
 from odradek_testkit.engines import Server
 
 PARTITIONS = 4
@@ -38,7 +39,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "200", "group.min.session.timeou
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One for all tests here: each uses topics and groups of its own."""
+    """One broker for all tests here: each uses topics and groups of its own."""
     with harness.engine()(SETTINGS, directory=tmp_path_factory.mktemp("groups")) as server:
         yield server
 
@@ -58,7 +59,7 @@ def fill(broker: Server, topic: str, per_partition: int = 50) -> set[bytes]:
 def consumer_in(broker: Server, group: str, topic: str, **settings: object) -> Consumer:
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **for_librdkafka(broker),
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -101,7 +102,7 @@ def committed(consumer: Consumer, topic: str) -> dict[int, int]:
     return {one.partition: one.offset for one in consumer.committed(asked, timeout=DEADLINE_S)}
 
 
-def test_a_group_reads_all_commits_and_goes_on_where_it_was(
+def test_a_group_commits_and_resumes_from_its_offsets(
     broker: Server, topic: str, group: str
 ) -> None:
     values = fill(broker, topic)
@@ -150,7 +151,7 @@ def test_a_static_member_comes_back_without_a_rebalance(
     def joins(name: str) -> Consumer:
         consumer = Consumer(
             {
-                "bootstrap.servers": broker.bootstrap,
+                **for_librdkafka(broker),
                 "group.id": group,
                 "group.instance.id": name,
                 "session.timeout.ms": 30_000,
@@ -163,7 +164,7 @@ def test_a_static_member_comes_back_without_a_rebalance(
     a, b = joins("a"), joins("b")
     poll_until([a, b], lambda: len(a.assignment()) == 2 and len(b.assignment()) == 2)
     before = sorted(tp.partition for tp in b.assignment())
-    b.close()  # a static member does not say goodbye
+    b.close()  # a static member does not send LeaveGroup
     rebalances.clear()
     b = joins("b")
     poll_until([a, b], lambda: len(b.assignment()) == 2)
@@ -189,11 +190,11 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first(
 
 
 def test_a_silent_member_is_replaced(broker: Server, topic: str, group: str) -> None:
-    """It neither polls nor sends heartbeats: its process is stopped in effect."""
+    """It neither polls nor sends heartbeats: as if its process was stopped."""
     create_topic(broker, topic, PARTITIONS)
     stuck = KafkaConsumer(
         topic,
-        bootstrap_servers=broker.bootstrap,
+        **for_python(broker),
         group_id=group,
         session_timeout_ms=1500,
         heartbeat_interval_ms=300,
@@ -212,7 +213,7 @@ def test_a_silent_member_is_replaced(broker: Server, topic: str, group: str) -> 
 def test_kafka_python(broker: Server, topic: str, group: str) -> None:
     values = fill(broker, topic)
     settings = {
-        "bootstrap_servers": broker.bootstrap,
+        **for_python(broker),
         "group_id": group,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
@@ -235,7 +236,7 @@ def test_aiokafka(broker: Server, topic: str, group: str) -> None:
     async def read_all() -> set[bytes | None]:
         consumer = AIOKafkaConsumer(
             topic,
-            bootstrap_servers=broker.bootstrap,
+            **for_python(broker),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from odradek_testkit.clients import create_topic, numbered, produce, wait_until
+from odradek_testkit.connecting import for_java
 from odradek_testkit.engines import Server, kafka_tool
 
 pytestmark = pytest.mark.java
@@ -19,8 +20,7 @@ pytestmark = pytest.mark.java
 def topics(broker: Server, *args: str, check: bool = True) -> str:
     done = kafka_tool(
         "org.apache.kafka.tools.TopicCommand",
-        "--bootstrap-server",
-        broker.bootstrap,
+        *for_java(broker),
         *args,
         check=check,
     )
@@ -28,9 +28,7 @@ def topics(broker: Server, *args: str, check: bool = True) -> str:
 
 
 def configs(broker: Server, *args: str, check: bool = True) -> str:
-    done = kafka_tool(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *args, check=check
-    )
+    done = kafka_tool("kafka.admin.ConfigCommand", *for_java(broker), *args, check=check)
     return done.stdout + (done.stderr if not check else "")
 
 
@@ -117,7 +115,7 @@ def test_offsets_delete_records_and_log_dirs(broker: Server, topic: str, tmp_pat
 
     def offsets(*args: str) -> list[str]:
         done = kafka_tool(
-            "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.bootstrap,
+            "org.apache.kafka.tools.GetOffsetShell", *for_java(broker),
             "--topic", topic, *args,
         )  # fmt: skip
         return done.stdout.split()
@@ -127,14 +125,14 @@ def test_offsets_delete_records_and_log_dirs(broker: Server, topic: str, tmp_pat
     partitions = [{"topic": topic, "partition": 0, "offset": 30}]
     wanted.write_text(json.dumps({"version": 1, "partitions": partitions}))
     done = kafka_tool(
-        "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", broker.bootstrap,
+        "org.apache.kafka.tools.DeleteRecordsCommand", *for_java(broker),
         "--offset-json-file", str(wanted),
     )  # fmt: skip
     assert "low_watermark: 30" in done.stdout
     assert offsets("--time", "earliest") == [f"{topic}:0:30", f"{topic}:1:0"]
 
     done = kafka_tool(
-        "org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", broker.bootstrap,
+        "org.apache.kafka.tools.LogDirsCommand", *for_java(broker),
         "--describe", "--topic-list", topic,
     )  # fmt: skip
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -147,30 +145,23 @@ def test_offsets_delete_records_and_log_dirs(broker: Server, topic: str, tmp_pat
 
 
 def test_cluster_id_api_versions_and_features(broker: Server) -> None:
-    done = kafka_tool(
-        "org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap
-    )
+    done = kafka_tool("org.apache.kafka.tools.ClusterTool", "cluster-id", *for_java(broker))
     meta = (broker.data_dir / "meta.properties").read_text()
     cluster_id = done.stdout.split("Cluster ID: ")[1].strip()
     assert f"cluster.id={cluster_id}" in meta
 
     done = kafka_tool(
-        "org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-server",
-        broker.bootstrap,
+        "org.apache.kafka.tools.ClusterTool", "list-endpoints", *for_java(broker),
     )  # fmt: skip
     host, port = broker.bootstrap.split(":")
     assert done.stdout.splitlines()[-1].split()[:3] == ["1", host, port]
 
-    done = kafka_tool(
-        "org.apache.kafka.tools.BrokerApiVersionsCommand", "--bootstrap-server", broker.bootstrap
-    )
+    done = kafka_tool("org.apache.kafka.tools.BrokerApiVersionsCommand", *for_java(broker))
     assert f"{broker.bootstrap} (id: 1 rack: null isFenced: false)" in done.stdout
     assert "Produce(0): 0 to 13 [usable: 13]" in done.stdout
     assert "Fetch(1): 4 to 18 [usable: 18]" in done.stdout
 
-    done = kafka_tool(
-        "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap, "describe"
-    )
+    done = kafka_tool("org.apache.kafka.tools.FeatureCommand", *for_java(broker), "describe")
     assert "Feature: metadata.version" in done.stdout
 
 
@@ -191,11 +182,16 @@ def test_kafka_configs_of_scram_users(broker: Server, topic: str) -> None:
     described = configs(broker, *user, "--describe")
     assert "SCRAM-SHA-512=iterations=8192" in described
     assert "SCRAM-SHA-256=iterations=4096" in described
-    assert "alice-secret" not in broker.log()
     configs(broker, *user, "--alter", "--delete-config", "SCRAM-SHA-512")
     left = configs(broker, *user, "--describe")
     assert "SCRAM-SHA-512" not in left
     assert "SCRAM-SHA-256=iterations=4096" in left
+
+
+def test_the_password_of_a_new_user_is_not_logged(broker: Server, topic: str) -> None:
+    user = ("--entity-type", "users", "--entity-name", topic)
+    configs(broker, *user, "--alter", "--add-config", "SCRAM-SHA-512=[password=alice-secret]")
+    assert "alice-secret" not in broker.log()
 
 
 def test_kafka_configs_of_quotas(broker: Server, topic: str) -> None:

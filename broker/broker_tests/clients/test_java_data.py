@@ -1,6 +1,6 @@
 """The Java client's data path, through Apache Kafka's own scripts.
 
-The console consumer is given a partition: without one it joins a group, and groups come later.
+The console consumer is given a partition: without one it joins a group (test_java_groups.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 
 from broker_tests.conftest import StartBroker
 from odradek_testkit.clients import CODECS, consume, create_topic, numbered, produce
+from odradek_testkit.connecting import for_java
 from odradek_testkit.engines import Server, kafka_tool
 
 pytestmark = pytest.mark.java
@@ -23,7 +24,7 @@ TOOLS = "org.apache.kafka.tools"
 def read_console(broker: Server, topic: str, count: int, *args: str, offset: str = "0") -> str:
     done = kafka_tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
-        "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        *for_java(broker), "--topic", topic,
         "--partition", "0", "--offset", offset, "--max-messages", str(count),
         "--timeout-ms", "20000", *args,
     )  # fmt: skip
@@ -35,7 +36,7 @@ def test_console_producer_and_consumer(broker: Server, topic: str, codec: str) -
     create_topic(broker, topic)
     lines = "".join(f"key-{i}\tvalue-{i}\n" for i in range(500))
     kafka_tool(
-        f"{TOOLS}.ConsoleProducer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        f"{TOOLS}.ConsoleProducer", *for_java(broker), "--topic", topic,
         "--compression-codec", codec, "--reader-property", "parse.key=true",
         stdin=lines,
     )  # fmt: skip
@@ -45,7 +46,7 @@ def test_console_producer_and_consumer(broker: Server, topic: str, codec: str) -
 def test_console_consumer_prints_headers_and_timestamps(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     kafka_tool(
-        f"{TOOLS}.ConsoleProducer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        f"{TOOLS}.ConsoleProducer", *for_java(broker), "--topic", topic,
         "--reader-property", "parse.headers=true", "--reader-property", "parse.key=true",
         "--reader-property", "null.marker=NULL",
         stdin="a:1,b:2\tk\tv\na:3\tgone\tNULL\n",
@@ -64,7 +65,7 @@ def test_producer_perf_and_console_from_the_end(broker: Server, topic: str) -> N
     create_topic(broker, topic)
     done = kafka_tool(
         f"{TOOLS}.ProducerPerformance", "--topic", topic, "--num-records", "20000",
-        "--record-size", "200", "--throughput", "-1", "--bootstrap-server", broker.bootstrap,
+        "--record-size", "200", "--throughput", "-1", *for_java(broker),
         "--command-property", "acks=all", "compression.type=lz4",
     )  # fmt: skip
     assert "20000 records sent" in done.stdout
@@ -74,8 +75,9 @@ def test_producer_perf_and_console_from_the_end(broker: Server, topic: str) -> N
 def test_verifiable_producer(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     done = kafka_tool(
-        f"{TOOLS}.VerifiableProducer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        f"{TOOLS}.VerifiableProducer", *for_java(broker), "--topic", topic,
         "--max-messages", "1000", "--acks", "-1",
+        own_jvm=True,  # it closes its producer in a shutdown hook of the JVM
     )  # fmt: skip
     events = [json.loads(line) for line in done.stdout.splitlines()]
     acked = [e["offset"] for e in events if e["name"] == "producer_send_success"]

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from odradek_testkit.clients import create_topic, numbered, produce
+from odradek_testkit.connecting import for_java
 from odradek_testkit.engines import Server, kafka_tool
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -17,9 +18,7 @@ TOOL_S = 120.0
 
 
 def groups(broker: Server, *args: str, check: bool = True) -> str:
-    done = kafka_tool(
-        GROUPS, "--bootstrap-server", broker.bootstrap, *args, timeout_s=TOOL_S, check=check
-    )
+    done = kafka_tool(GROUPS, *for_java(broker), *args, timeout_s=TOOL_S, check=check)
     return done.stdout + done.stderr
 
 
@@ -31,7 +30,7 @@ def test_the_console_consumer_and_the_groups_script(broker: Server, topic: str) 
     produce(broker, topic, values)
     group = f"java-{topic}"
     read = [
-        "--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", group,
+        *for_java(broker), "--topic", topic, "--group", group,
         "--max-messages", "20", "--timeout-ms", "60000", "--from-beginning",
     ]  # fmt: skip
     done = kafka_tool(CONSUMER, *read, timeout_s=TOOL_S)

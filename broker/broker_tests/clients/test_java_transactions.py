@@ -11,6 +11,7 @@ from broker_tests.clients.test_transactions import committed, ready, stable_end,
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_protocol.error_codes import ErrorCode
 from odradek_testkit.clients import consume, create_topic, wait_until
+from odradek_testkit.connecting import for_java
 from odradek_testkit.engines import Server, kafka_tool, on_apache
 from odradek_testkit.raw_requests import connect
 
@@ -21,7 +22,7 @@ TOOLS = "org.apache.kafka.tools"
 
 def transactions(broker: Server, *args: str) -> str:
     command = f"{TOOLS}.TransactionsCommand"
-    return kafka_tool(command, "--bootstrap-server", broker.bootstrap, *args).stdout
+    return kafka_tool(command, *for_java(broker), *args).stdout
 
 
 def described(broker: Server, transactional_id: str) -> dict[str, str]:
@@ -35,7 +36,7 @@ def test_a_java_producer_has_an_epoch_per_transaction(broker: Server, topic: str
     kafka_tool(
         f"{TOOLS}.ProducerPerformance", "--topic", topic, "--num-records", "3000",
         "--record-size", "100", "--throughput", "3000",
-        "--producer-props", f"bootstrap.servers={broker.bootstrap}",
+        *for_java(broker),
         "--transactional-id", "perf", "--transaction-duration-ms", "100",
     )  # fmt: skip
     assert len(consume(broker, topic, 3000, isolation_level="read_committed")) == 3000
@@ -83,8 +84,10 @@ def test_the_dump_tool_reads_our_transaction_log(broker: Server, topic: str) -> 
         f"{TOOLS}.DumpLogSegments", "--transaction-log-decoder",
         "--files", str(where / "00000000000000000000.log"),
     ).stdout  # fmt: skip
-    found = re.findall(r"payload: .*?state=(\w+)", dumped) or re.findall(
-        r'"transactionStatus":(\d+)', dumped
+    # Other tests' transactional ids may be in the same partition.
+    own = "\n".join(line for line in dumped.splitlines() if transactional_id in line)
+    found = re.findall(r"payload: .*?state=(\w+)", own) or re.findall(
+        r'"transactionStatus":(\d+)', own
     )
     assert found in (["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"], ["0", "1", "2", "4"])
     assert f"{topic}" in dumped

@@ -12,18 +12,19 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, OffsetSpec
 
 from odradek_testkit.clients import CODECS, DEADLINE_S, numbered, wait_until
+from odradek_testkit.connecting import for_python
 from odradek_testkit.engines import Server
 
 
 @pytest.fixture
 def admin(broker: Server) -> Iterator[Any]:
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    client = KafkaAdminClient(**for_python(broker))
     yield client
     client.close()
 
 
 @pytest.fixture
-def created(admin: Any, topic: str) -> str:
+def created(admin: KafkaAdminClient, topic: str) -> str:
     """A topic with two partitions."""
     admin.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
     return topic
@@ -31,7 +32,7 @@ def created(admin: Any, topic: str) -> str:
 
 def send_all(broker: Server, topic: str, values: list[bytes], **settings: Any) -> list[Any]:
     """Metadata of every record, after all acks."""
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, **settings)
+    producer = KafkaProducer(**for_python(broker), **settings)
     try:
         futures = [producer.send(topic, value, partition=0) for value in values]
         return [future.get(DEADLINE_S) for future in futures]
@@ -41,7 +42,7 @@ def send_all(broker: Server, topic: str, values: list[bytes], **settings: Any) -
 
 def read(broker: Server, topic: str, count: int, **settings: Any) -> list[Any]:
     """The first `count` records of partition 0."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, **settings)
+    consumer = KafkaConsumer(**for_python(broker), **settings)
     try:
         at = TopicPartition(topic, 0)
         consumer.assign([at])
@@ -68,7 +69,7 @@ def test_each_codec(broker: Server, created: str, codec: str) -> None:
 def test_every_field_of_a_record_comes_back(broker: Server, created: str) -> None:
     now_ms = int(time.time() * 1000)
     headers = [("a", b"1"), ("a", b"2"), ("empty", b"")]
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    producer = KafkaProducer(**for_python(broker))
     producer.send(created, b"v", b"k", headers=headers, partition=0, timestamp_ms=now_ms)
     producer.send(created, None, b"tombstone", partition=0)
     producer.send(created, b"no key", partition=0)
@@ -82,22 +83,24 @@ def test_every_field_of_a_record_comes_back(broker: Server, created: str) -> Non
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_acks(broker: Server, created: str, acks: Any) -> None:
+def test_acks(broker: Server, created: str, acks: int | str) -> None:
     values = numbered(50)
-    # An idempotent producer insists on acks=all; the others are for those who turn it off.
+    # An idempotent producer requires acks=all; the other values need idempotence turned off.
     send_all(broker, created, values, acks=acks, enable_idempotence=acks == "all")
     assert [r.value for r in read(broker, created, 50)] == values
 
 
-def test_beginning_end_and_time_offsets(broker: Server, admin: Any, created: str) -> None:
+def test_beginning_end_and_time_offsets(
+    broker: Server, admin: KafkaAdminClient, created: str
+) -> None:
     start_ms = int(time.time() * 1000) - 60_000
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    producer = KafkaProducer(**for_python(broker))
     for i in range(20):
         producer.send(created, b"x", partition=0, timestamp_ms=start_ms + i * 1_000)
     producer.flush(DEADLINE_S)
     producer.close()
     at, idle = TopicPartition(created, 0), TopicPartition(created, 1)
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    consumer = KafkaConsumer(**for_python(broker))
     assert consumer.beginning_offsets([at, idle]) == {at: 0, idle: 0}
     assert consumer.end_offsets([at, idle]) == {at: 20, idle: 0}
     found = consumer.offsets_for_times({at: start_ms + 4_500})[at]
@@ -116,7 +119,7 @@ def test_beginning_end_and_time_offsets(broker: Server, admin: Any, created: str
     assert latest[at].offset == 20
 
 
-def test_admin_topics(broker: Server, admin: Any, created: str) -> None:
+def test_admin_topics(broker: Server, admin: KafkaAdminClient, created: str) -> None:
     assert created in admin.list_topics()
     (described,) = admin.describe_topics([created])
     assert [p["partition_index"] for p in described["partitions"]] == [0, 1]
@@ -133,7 +136,7 @@ def test_admin_topics(broker: Server, admin: Any, created: str) -> None:
         admin.delete_topics([created])
 
 
-def test_admin_configs(broker: Server, admin: Any, created: str) -> None:
+def test_admin_configs(broker: Server, admin: KafkaAdminClient, created: str) -> None:
     def modified() -> dict[str, str]:
         found = admin.describe_configs([ConfigResource("TOPIC", created)])
         return {name: c["value"] for name, c in found["topic"][created].items()}
@@ -146,7 +149,7 @@ def test_admin_configs(broker: Server, admin: Any, created: str) -> None:
     assert everything["broker"]["1"]["log.dirs"]["value"] == str(broker.data_dir)
 
 
-def test_admin_cluster_and_log_dirs(broker: Server, admin: Any, created: str) -> None:
+def test_admin_cluster_and_log_dirs(broker: Server, admin: KafkaAdminClient, created: str) -> None:
     cluster = admin.describe_cluster()
     assert [(b["broker_id"], f"{b['host']}:{b['port']}") for b in cluster["brokers"]] == [
         (1, broker.bootstrap)

@@ -1,4 +1,4 @@
-"""kcat (Debian's package, librdkafka 2.0): the shell user's view of a broker."""
+"""kcat (Debian's package, librdkafka 2.0): a broker as seen from a shell."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from odradek_testkit import raw_requests as raw
 from odradek_testkit.clients import CODECS, DEADLINE_S, create_topic, numbered
+from odradek_testkit.connecting import for_kcat
 from odradek_testkit.engines import Server
 
 pytestmark = pytest.mark.skipif(
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 def kcat(broker: Server, *args: str, stdin: bytes = b"") -> bytes:
     done = subprocess.run(
-        ["kcat", "-b", broker.bootstrap, *args],
+        ["kcat", *for_kcat(broker), *args],
         input=stdin,
         capture_output=True,
         timeout=DEADLINE_S,
@@ -45,7 +46,8 @@ def test_each_codec(broker: Server, topic: str, codec: str) -> None:
     create_topic(broker, topic)
     lines = b"\n".join(numbered(1_000, size=50))
     kcat(broker, "-P", "-t", topic, "-p", "0", "-z", codec, stdin=lines)
-    # Older librdkafka compresses only for brokers whose ApiVersions it likes, and says nothing.
+    # Older librdkafka compresses only if the broker advertises the versions that it expects; if
+    # not, it sends uncompressed batches without a warning.
     with raw.connect(broker) as connection:
         asked = raw.fetch_request(topic, 0, max_wait_ms=100, min_bytes=1)
         records = raw.fetched(connection.ask(asked))[2]

@@ -1,4 +1,4 @@
-"""A fetch waits in the broker until there is something to answer, and not a moment longer (Q4)."""
+"""A fetch waits in the broker until it can be answered, and is answered without delay then (Q4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek_testkit.clients import (
 )
 from odradek_testkit.engines import Server
 
-# A fetch that really waited for so long would outlast every deadline of a test.
+# Longer than the deadlines of the tests: a fetch that waits for all of it fails its test.
 LONG_MS = 3_600_000
 LIBRDKAFKA_LONG_MS = 300_000  # the longest that librdkafka accepts
 

@@ -1,5 +1,5 @@
-"""A single broker whose disk fills up: producers are refused in time, readers are served, and room
-is all that it needs."""
+"""A single broker whose disk fills up: producers are refused in time, readers are served, and
+free space is enough for it to recover."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_java_producer_waits_for_room_too(disk: SmallDisk, tmp_path: Path, t
 
 
 def test_a_full_disk_at_start(disk: SmallDisk, tmp_path: Path, topic: str) -> None:
-    """A single broker out of space ends, and a restart loses nothing."""
+    """A single broker without any free space exits, and a restart loses nothing."""
     broker = broker_on(disk, tmp_path)
     with broker:
         where: dict[str, str | int | float | bool] = {

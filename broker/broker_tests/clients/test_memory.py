@@ -1,4 +1,4 @@
-"""What passes through the broker does not stay in its memory."""
+"""Data that passes through the broker does not stay in its memory."""
 
 from __future__ import annotations
 

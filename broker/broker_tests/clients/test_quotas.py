@@ -1,4 +1,4 @@
-"""Clients under quotas, on both engines: the rate that they get, what they are told, the pause.
+"""Clients under quotas, on both engines: their rate, the throttle time in responses, the pause.
 
 `ODRADEK_TEST_ENGINE=apache` runs the same tests against Apache Kafka, which must pass them too.
 """
@@ -23,16 +23,18 @@ from odradek_protocol.messages.struct import Struct
 from odradek_testkit.clients import create_topic, wait_until
 from odradek_testkit.engines import RunningBroker, Server
 
-METADATA, CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 3, 19, 48, 49
+METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
+DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
+DESCRIBE_QUORUM = 55
 RATE = 200_000  # bytes per second
 RECORD = b"x" * 10_000
-# Worth of bytes: ten seconds are free at once, and as many when they leave the windows. So neither
-# ten nor twenty, where a few bytes would decide how long it takes.
+# Seconds of the rate that are sent. Ten seconds are free at once, and ten more when those leave the
+# windows; near ten or twenty a few bytes would decide how long the test takes.
 SECONDS = 17
 
 
 class Asker:
-    """One connection with a client id of its own; tells how long an answer took."""
+    """A connection with a client id of its own; measures how long an answer takes."""
 
     def __init__(self, server: Server, client_id: str) -> None:
         host, _, port = server.bootstrap.rpartition(":")
@@ -88,13 +90,13 @@ def set_quota(broker: Server, client_id: str, key: str, limit: float | None) -> 
 
 
 def throttle_seen(stats: list[str]) -> int:
-    """The longest throttle_time_ms that librdkafka was told."""
+    """The longest throttle_time_ms that librdkafka received."""
     brokers = [b for text in stats for b in json.loads(text)["brokers"].values()]
     return max((b["throttle"]["max"] for b in brokers), default=0)
 
 
 def test_a_producer_gets_its_rate(broker: Server, topic: str) -> None:
-    """More than what the windows forgive: the rest takes as long as the quota says."""
+    """More than the burst that the windows allow: the rest is sent at the rate of the quota."""
     create_topic(broker, topic)
     set_quota(broker, topic, "producer_byte_rate", RATE)
     stats: list[str] = []
@@ -207,11 +209,57 @@ def test_partitions_that_a_client_may_create(
     set_quota(broker, topic, "controller_mutation_rate", None)
 
 
+def test_new_partitions_and_deletions_count_as_well(
+    broker: Server, topic: str, asker: Asker
+) -> None:
+    """0.5 per second, 5.5 in the bucket: each kind of request is refused in its turn. Each has a
+    connection, because the pause of a throttled one would fill the bucket again."""
+    onlooker = Asker(broker, "quota-admin")
+    bulk = new_topics(f"{topic}-bulk", 1).topics
+    onlooker.ask(CREATE_TOPICS, 6, Struct(topics=bulk, timeout=10_000, validate_only=False))
+    create_topic(broker, f"{topic}-single")
+    wait_until(lambda: not missing(onlooker, f"{topic}-single", f"{topic}-bulk-0"))
+    set_quota(broker, topic, "controller_mutation_rate", 0.5)
+    more = Struct(topics=[Struct(name=f"{topic}-single", count=9, assignments=None)],
+                  timeout=10_000, validate_only=False)  # fmt: skip
+    allowed = asker.ask(CREATE_PARTITIONS, 3, more)
+    assert allowed.results[0].error_code is ErrorCode.none, "a request may use more than there is"
+    more.topics[0].count = 10
+    throttled = Asker(broker, topic)
+    limited = [throttled.ask(CREATE_PARTITIONS, 3, more)]
+    throttled.close()
+    gone = Struct(topics=None, topic_names=[f"{topic}-bulk-0"], timeout=10_000)
+    another = Asker(broker, topic)
+    limited.append(another.ask(DELETE_TOPICS, 5, gone))
+    another.close()
+    answers = [limited[0].results[0], limited[1].responses[0]]
+    assert [one.error_code for one in answers] == [ErrorCode.throttling_quota_exceeded] * 2
+    assert all(one.throttle_time > 0 for one in limited)
+    set_quota(broker, topic, "controller_mutation_rate", None)
+    assert not missing(onlooker, f"{topic}-bulk-0")
+    onlooker.close()
+
+
+def missing(asker: Asker, *topics: str) -> list[str]:
+    request = Struct(topics=[Struct(name=one) for one in topics], allow_auto_topic_creation=False)
+    answer = asker.ask(METADATA, 4, request)
+    return [one.name for one in answer.topics if one.error_code]
+
+
 def test_other_clients_are_not_affected(broker: Server, topic: str, asker: Asker) -> None:
     set_quota(broker, "somebody-else", "request_percentage", 0.001)
     for _ in range(200):
         assert asker.ask(METADATA, 9, Struct(topics=[])).throttle_time == 0
     set_quota(broker, "somebody-else", "request_percentage", None)
+
+
+def test_answers_that_have_no_throttle_time(broker: Server, topic: str, asker: Asker) -> None:
+    """DescribeQuorum's is one: with any quota in the cluster, the broker must still answer it."""
+    set_quota(broker, "somebody-else", "producer_byte_rate", RATE)
+    partitions = [Struct(partition_index=0)]
+    request = Struct(topics=[Struct(topic_name="__cluster_metadata", partitions=partitions)])
+    assert asker.ask(DESCRIBE_QUORUM, 2, request).error_code == ErrorCode.none
+    set_quota(broker, "somebody-else", "producer_byte_rate", None)
 
 
 def test_new_connections_of_an_address(start_broker: StartBroker) -> None:

@@ -1,7 +1,7 @@
-"""Clients that claim much and send little, or send slowly, do not keep others from being served.
+"""Clients that announce large requests and send little of them, or slowly, do not block others.
 
 Finding A2: three connections that sent nothing but a length prefix of 100, 100 and 56 MB stopped
-a broker for everybody.
+a broker for all clients.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def metric(broker: Server, name: str) -> float:
 
 
 def produce_and_fetch(broker: Server, topic: str, value: bytes) -> None:
-    """A new client is served, with all that it needs."""
+    """A new client is served: ApiVersions, metadata, produce and fetch."""
     with raw.connect(broker, ANSWER_S) as client:
         client.ask(raw.api_versions_request())
         client.ask(raw.metadata_request(topic))
@@ -111,7 +111,9 @@ def test_a_byte_now_and_then_is_no_progress_and_slow_is_not_silent(
     assert "a request arrived too slowly" in broker.log()
 
 
-def test_many_half_sent_batches_give_way(start_broker: StartBroker, topic: str) -> None:
+def test_half_sent_batches_are_dropped_when_memory_is_short(
+    start_broker: StartBroker, topic: str
+) -> None:
     """150 senders stop in the middle of 1 MB; there is room for 56 of them."""
     broker = start_broker(
         {"queued.max.request.bytes": str(64 * MB), "socket.request.max.bytes": str(8 * MB)}
@@ -143,7 +145,7 @@ def test_many_half_sent_batches_give_way(start_broker: StartBroker, topic: str) 
     assert len(log) < 100_000
 
 
-def test_requests_that_do_not_decode_give_their_memory_back(broker: Server, topic: str) -> None:
+def test_requests_that_do_not_decode_release_their_memory(broker: Server, topic: str) -> None:
     """Each closes its connection; 30 of 10 MB are more than there is."""
     create_topic(broker, topic)
     for _ in range(30):

@@ -66,8 +66,8 @@ def test_everything_is_there_after_a_restart(
     assert ack.offset() == 1_000
 
 
-def test_clients_ride_over_a_restart(start_broker: StartBroker, topic: str) -> None:
-    """One producer and one consumer live through it; they reconnect by themselves."""
+def test_clients_reconnect_after_a_restart(start_broker: StartBroker, topic: str) -> None:
+    """One producer and one consumer keep running; they reconnect by themselves."""
     broker = start_broker()
     create_topic(broker, topic)
     values = numbered(200)
@@ -89,7 +89,9 @@ def test_clients_ride_over_a_restart(start_broker: StartBroker, topic: str) -> N
                 broker.restart()
 
 
-def test_kill_9_under_load_loses_and_doubles_nothing(start_broker: StartBroker, topic: str) -> None:
+def test_kill_9_under_load_loses_and_duplicates_nothing(
+    start_broker: StartBroker, topic: str
+) -> None:
     """1. An idempotent producer writes as fast as it can. 2. kill -9, start; three times.
 
     3. Every acknowledged record is there once, in its order and at the offset of its ack; what was
@@ -166,9 +168,9 @@ def test_stop_is_clean(start_broker: StartBroker, topic: str, tmp_path: Path) ->
 
 
 @pytest.mark.skipif(on_apache(), reason="about our own file names in our own data directory")
-def test_a_log_that_the_metadata_does_not_know_is_kept_aside(broker: Server, topic: str) -> None:
-    """1. A topic has records. 2. The metadata log is lost: the broker, its only voter, says so.
-    3. Told to begin anew, it loses nothing of the records."""
+def test_a_log_of_an_unknown_partition_is_renamed_not_deleted(broker: Server, topic: str) -> None:
+    """1. A topic has records. 2. The metadata log is lost: the broker, its only voter, reports it.
+    3. Its voter mark is deleted; it starts, and the records are still there."""
     create_topic(broker, topic)
     produce(broker, topic, numbered(10))
     broker.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,8 +26,9 @@ from odradek_testkit.clients import (
     value_of,
     wait_until,
 )
+from odradek_testkit.connecting import for_librdkafka, for_python
 from odradek_testkit.engines import Server
-from odradek_testkit.raw_requests import connect
+from odradek_testkit.raw_requests import RawConnection, connect
 
 FIND_COORDINATOR, DESCRIBE_TRANSACTIONS = 10, 65
 
@@ -34,7 +36,7 @@ FIND_COORDINATOR, DESCRIBE_TRANSACTIONS = 10, 65
 def transactional(broker: Server, transactional_id: str, **settings: Any) -> Producer:
     producer = Producer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **for_librdkafka(broker),
             "transactional.id": transactional_id,
             "linger.ms": 0,
             **settings,
@@ -45,7 +47,7 @@ def transactional(broker: Server, transactional_id: str, **settings: Any) -> Pro
 
 
 def committed(broker: Server, topic: str, count: int, partition: int = 0) -> list[bytes]:
-    """What a reader of committed transactions gets, up to a last mark that is no transaction."""
+    """The records of a READ_COMMITTED consumer, up to a final record outside of transactions."""
     produce(broker, topic, [b"-"]) if partition == 0 else None
     found: list[bytes] = []
     with consumer_of(broker, isolation_level="read_committed") as consumer:
@@ -125,7 +127,7 @@ def test_a_new_instance_fences_the_old_one(broker: Server, topic: str) -> None:
 
 def test_kafka_python(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=f"id-{topic}")
+    producer = KafkaProducer(**for_python(broker), transactional_id=f"id-{topic}")
     producer.init_transactions()
     for number in range(4):
         producer.begin_transaction()
@@ -136,7 +138,7 @@ def test_kafka_python(broker: Server, topic: str) -> None:
             producer.commit_transaction()
     producer.close()
     consumer = KafkaConsumer(
-        bootstrap_servers=broker.bootstrap,
+        **for_python(broker),
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         consumer_timeout_ms=DEADLINE_S * 1000,
@@ -150,9 +152,7 @@ def test_aiokafka(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
 
     async def story() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap, transactional_id=f"id-{topic}"
-        )
+        producer = AIOKafkaProducer(**for_python(broker), transactional_id=f"id-{topic}")
         await producer.start()
         for number in range(4):
             await producer.begin_transaction()
@@ -160,7 +160,7 @@ def test_aiokafka(broker: Server, topic: str) -> None:
             await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
         await producer.stop()
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=broker.bootstrap,
+            **for_python(broker),
             isolation_level="read_committed",
             auto_offset_reset="earliest",
         )
@@ -173,7 +173,7 @@ def test_aiokafka(broker: Server, topic: str) -> None:
     asyncio.run(asyncio.wait_for(story(), DEADLINE_S))
 
 
-def ready(connection: Any, transactional_id: str) -> TxnProducer:
+def ready(connection: RawConnection, transactional_id: str) -> TxnProducer:
     """A producer with an id, as soon as there is a coordinator."""
     producer = TxnProducer(connection, transactional_id)
 
@@ -194,8 +194,8 @@ def state_of(producer: TxnProducer) -> str:
     return str(answer.transaction_states[0].transaction_state)
 
 
-def until_not(code: ErrorCode, ask: Any) -> ErrorCode:
-    """Ask until the answer is another one; markers may still be on their way."""
+def until_not(code: ErrorCode, ask: Callable[[], ErrorCode]) -> ErrorCode:
+    """Repeats a request until its answer changes: markers may not be written yet."""
     answers: list[ErrorCode] = []
 
     def another() -> bool:
@@ -206,11 +206,11 @@ def until_not(code: ErrorCode, ask: Any) -> ErrorCode:
     return answers[-1]
 
 
-def test_a_delayed_end_does_not_touch_the_next_transaction(broker: Server, topic: str) -> None:
+def test_a_delayed_end_txn_does_not_end_the_next_transaction(broker: Server, topic: str) -> None:
     """
-    1. Transaction A (epoch e) is committed; the client does not hear the answer.
-    2. It asks again, is told epoch e + 1, and begins transaction B with that.
-    3. The abort of A that a proxy had kept arrives at last: B stays open, and is committed.
+    1. Transaction A (epoch e) is committed; the client does not get the answer.
+    2. It sends the request again, gets epoch e + 1, and begins transaction B with it.
+    3. The abort of A, which a proxy had delayed, arrives: B stays open and is committed.
     """
     create_topic(broker, topic)
     with connect(broker) as connection:
@@ -235,7 +235,7 @@ def test_a_delayed_end_does_not_touch_the_next_transaction(broker: Server, topic
 
 
 def test_a_batch_outside_of_a_transaction_is_refused(broker: Server, topic: str) -> None:
-    """It would open a transaction that nobody ends: the hanging transactions before KIP-890."""
+    """It would open a transaction that is never ended: a hanging transaction, as before KIP-890."""
     create_topic(broker, topic, partitions=2)
     with connect(broker) as connection:
         producer = ready(connection, f"id-{topic}")

@@ -1,8 +1,8 @@
-"""A transactional producer that sends each request when it is told, also wrong and late ones.
+"""A transactional producer whose single requests a test sends, also wrong and late ones.
 
-Clients hide what the protocol allows: a request sent twice, after its transaction ended, or by an
-instance that was fenced. `TxnProducer` speaks the newest versions (an epoch per transaction,
-KIP-890) unless told otherwise.
+Clients cannot send what the protocol allows: a request twice, after its transaction ended, or as
+an instance that was fenced. `TxnProducer` speaks the newest versions (an epoch per transaction,
+KIP-890) unless a test asks for older ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TxnProducer:
         self.sequences: dict[tuple[str, int], int] = {}
 
     def init(self, *, timeout_ms: int = 60_000) -> ErrorCode:
-        """CONCURRENT_TRANSACTIONS is an answer, too: the caller comes again."""
+        """May answer CONCURRENT_TRANSACTIONS: the caller retries."""
         answer = call(
             self.connection,
             INIT_PRODUCER_ID,
@@ -93,7 +93,7 @@ class TxnProducer:
         return code
 
     def end(self, *, commit: bool, version: int = 5) -> ErrorCode:
-        """Goes on with the epoch of the answer, if there is one in it."""
+        """Uses the epoch of the answer from now on, if the answer has one."""
         answer = self.end_as(self.producer_id, self.epoch, commit=commit, version=version)
         if not answer.error_code and version >= 5:
             if (answer.producer_id, answer.producer_epoch) != (self.producer_id, self.epoch):

@@ -1,4 +1,4 @@
-"""The checker is worth what it finds: one planted bad history per anomaly, and good ones."""
+"""The checker finds anomalies: one planted bad history for each, and good ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def lost_ack(history: History) -> None:
 
 
 def lost_after_a_reader_saw_it(history: History) -> None:
-    number = history.send(0, 0)  # nobody told the producer
+    number = history.send(0, 0)  # the producer got no acknowledgement
     history.read("tail", 0, 5, number)
     replacement = history.send(1, 0)
     history.read(FINAL, 0, 6, replacement)

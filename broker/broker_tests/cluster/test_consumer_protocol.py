@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def lag_of(cluster: Cluster, group: str, topic: str) -> float | None:
-    """What the /metrics of all brokers that run say; None if none says anything."""
+    """The value in /metrics of the running brokers; None if no broker reports it."""
     found = []
     for node in cluster.running():
         with urllib.request.urlopen(f"http://{node.admin}/metrics", timeout=10) as answer:
@@ -43,7 +43,7 @@ def produce(cluster: Cluster, topic: str, count: int, partitions: int) -> None:
 
 
 def position(members: list[Member]) -> int:
-    """How far they are, together. What they read is no measure: partitions that one hands over
+    """Their progress, together. Records read are no measure: partitions that one hands over
     before it has committed are read again by the other."""
     places = [p for m in members for p in m.consumer.position(m.consumer.assignment())]
     return sum(max(place.offset, 0) for place in places)
@@ -68,7 +68,7 @@ def test_the_coordinator_dies(start_cluster: StartCluster) -> None:
     until(lambda: len(far.read) == 30, far, what="the far topic")
     far.consumer.commit(asynchronous=False)
     produce(cluster, FAR, 9, 3)
-    # Its partitions have one replica each: two of them the coordinator must ask others about.
+    # Its partitions have one replica each, so the coordinator asks other brokers about two of them.
     until(lambda: lag_of(cluster, f"{GROUP}-far", FAR) == 9, what="lag of partitions elsewhere")
     far.close()
 

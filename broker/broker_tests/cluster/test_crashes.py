@@ -1,6 +1,6 @@
-"""kill -9 under load: no acknowledged record is lost, doubled or out of order.
+"""kill -9 under load: no acknowledged record is lost, duplicated or out of order.
 
-The brokers get no chance to write anything more; the kernel's page cache survives, as it does when
+The brokers can write nothing more; the kernel's page cache survives, as it does when
 a container is killed.
 """
 
@@ -15,7 +15,7 @@ from odradek_testkit.cluster import Cluster
 from odradek_testkit.load import Load
 
 CONFIG = {"min.insync.replicas": "2"}
-ENOUGH = 300  # acknowledgements that show that everything goes on
+ENOUGH = 300  # acknowledgements after a fault that show that writes continue
 
 
 def test_the_leader_dies(cluster: Cluster, topic: str) -> None:
@@ -33,7 +33,7 @@ def test_the_leader_dies(cluster: Cluster, topic: str) -> None:
 
 
 def test_the_controller_dies(cluster: Cluster, topic: str) -> None:
-    """Another voter takes over and goes on where it stopped: topics can be created again."""
+    """Another voter takes over: topics can be created again."""
     cluster.create_topic(topic, config=CONFIG)
     with Load(cluster, topic) as load:
         load.wait_for_acks(ENOUGH)
@@ -53,7 +53,7 @@ def test_the_controller_dies(cluster: Cluster, topic: str) -> None:
 
 @pytest.mark.long
 def test_a_follower_dies(cluster: Cluster, topic: str) -> None:
-    """The leader goes on with the rest of the ISR; the follower catches up when it is back."""
+    """The leader continues with the rest of the ISR; the restarted follower catches up."""
     cluster.create_topic(topic, partitions=1, config=CONFIG)
     with Load(cluster, topic, partitions=1) as load:
         load.wait_for_acks(ENOUGH)

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import defaultdict
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,12 +85,16 @@ class Output:
 def copy_everything(
     cluster: Cluster, topic: str, directory: Path, count: int, workers: int, kills: int
 ) -> None:
-    """A broker or a worker is killed each time that another part of the output is there."""
+    """A broker or a worker is killed each time that another part of the output was written."""
     source, target = f"{topic}-in", f"{topic}-out"
     for name in (source, target):
         cluster.create_topic(name, partitions=PARTITIONS, config=CONFIG)
     write_input(cluster, source, count)
     output = Output(cluster, target)
+
+    def has_copied(wanted: int) -> bool:
+        return output.read() >= wanted
+
     commands = [
         ["copy", cluster.bootstrap, f"{topic}-{number}", topic, source, target]
         for number in range(workers)
@@ -97,14 +102,14 @@ def copy_everything(
     with Workers(directory, *commands) as running:
         for kill in range(kills):
             wanted = count * (kill + 1) // (kills + 2)
-            cluster.wait_until(lambda n=wanted: output.read() >= n, f"{wanted} copied", 120)
+            cluster.wait_until(partial(has_copied, wanted), f"{wanted} copied", 120)
             running.kill(kill % workers)
             if kill % 2 == 0:
                 victim = kill // 2 % 3 + 1
                 cluster.kill(victim)
                 cluster.start([victim])
         cluster.wait_until(lambda: output.read() >= count, "all copied", 240)
-        # A copy made twice would come now.
+        # A record that was copied twice would be read now.
         running.kill(0)
         cluster.wait_until(lambda: running.restarts >= kills + 1, "started again")
     output.read()
@@ -124,7 +129,7 @@ def test_consume_transform_produce_100_000(cluster: Cluster, topic: str, tmp_pat
 def keep_books(
     cluster: Cluster, topic: str, directory: Path, kills: int, snapshots: int, seconds: float
 ) -> None:
-    """One writer a partition: what is stable there ends between two of its transactions."""
+    """Each partition has one writer, so its stable records end between two transactions of it."""
     cluster.create_topic(topic, partitions=PARTITIONS, config=CONFIG)
     commands = [
         ["bank", cluster.bootstrap, f"{topic}-{index}", topic, str(index), str(index)]
@@ -183,11 +188,11 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int:
     return found[0]
 
 
-def test_the_next_coordinator_ends_what_was_decided(cluster: Cluster, topic: str) -> None:
+def test_a_new_coordinator_completes_a_prepared_transaction(cluster: Cluster, topic: str) -> None:
     """
-    1. The only replica of the topic stands still, so that no markers can be written.
-    2. A transaction is committed: the decision is in the coordinator's log. Then that one dies.
-    3. The leader goes on; another coordinator finds the decision, and writes the markers.
+    1. The only replica of the topic is paused, so that no markers can be written.
+    2. A transaction is committed: the decision is in the log of its coordinator, which is killed.
+    3. The leader is resumed; another coordinator finds the decision and writes the markers.
     """
     coordinator = coordinator_of(cluster, f"id-{topic}")
     leader = coordinator % 3 + 1

@@ -1,4 +1,4 @@
-"""Disks that fill up, fail or vanish under brokers of a cluster: others go on, none waits long."""
+"""Disks of brokers fill up, fail or disappear: other brokers lead, and no client waits long."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from odradek_testkit.cluster import Cluster, Node
+from odradek_testkit.cluster import Cluster, ClusterNode
 from odradek_testkit.load import Load
 from odradek_testkit.ports import free_ports
 from odradek_testkit.small_disk import SmallDisk
 
-# Detection, fencing and elections take a second or two; a lag of 30 s would be the bug. The rest
-# is for a machine that is busy with other tests.
+# Detection, fencing and elections take a second or two; waiting for replica.lag.time.max.ms (30 s)
+# would be the bug. The rest of the limit is for a machine that is busy with other tests.
 FAILOVER_S = 12.0
 VALUE = os.urandom(100_000)
 
 
-def readiness(node: Node) -> tuple[int, str]:
+def readiness(node: ClusterNode) -> tuple[int, str]:
     return asked(node, "readyz")
 
 
-def asked(node: Node, what: str) -> tuple[int, str]:
+def asked(node: ClusterNode, what: str) -> tuple[int, str]:
     url = f"http://{node.settings['odradek.admin.listener']}/{what}"
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
@@ -40,12 +40,14 @@ def asked(node: Node, what: str) -> tuple[int, str]:
         return 0, str(error)
 
 
-def with_admin_port(node: Node) -> Node:
+def with_admin_port(node: ClusterNode) -> ClusterNode:
     node.settings["odradek.admin.listener"] = f"127.0.0.1:{free_ports(1)[0]}"
     return node
 
 
-def wait_for_end(cluster: Cluster, node: Node, deadline_s: float = FAILOVER_S) -> tuple[int, str]:
+def wait_for_end(
+    cluster: Cluster, node: ClusterNode, deadline_s: float = FAILOVER_S
+) -> tuple[int, str]:
     """The exit code of a process that ends by itself, and its last line."""
     process = node.process
     assert process is not None
@@ -103,10 +105,10 @@ class Ballast:
         producer.purge()
 
 
-def test_low_space_lets_others_lead(tmp_path: Path, topic: str) -> None:
+def test_low_space_moves_leadership_to_other_brokers(tmp_path: Path, topic: str) -> None:
     """1. one of three brokers has a small disk, and it fills up; 2. producers never wait longer
     than for a failover, because the broker lets others lead; it is not ready and says why; 3. the
-    disk is enlarged: it comes back by itself, in the same process, and nothing is lost."""
+    disk is enlarged: the same process becomes ready again, and nothing is lost."""
     with SmallDisk(tmp_path / "small", megabytes=40) as disk:
         cluster = Cluster(3, directory=tmp_path / "cluster")
         node = with_admin_port(cluster.nodes[1])
@@ -138,9 +140,9 @@ def test_low_space_lets_others_lead(tmp_path: Path, topic: str) -> None:
 
 
 def test_low_space_where_some_partitions_have_one_replica(tmp_path: Path, topic: str) -> None:
-    """1. a broker with a small disk leads a topic that nobody else has; 2. that topic fills the
-    disk; 3. others lead the partitions that they have, too, so that acks=all goes on there, and
-    the broker serves readers of its own topic; 4. room brings its producers back."""
+    """1. a broker with a small disk leads a topic without other replicas; 2. that topic fills the
+    disk; 3. other brokers lead the partitions that they have replicas of, so that acks=all works
+    there, and the broker serves readers of its own topic; 4. with free space it accepts writes."""
     with SmallDisk(tmp_path / "small", megabytes=40) as disk:
         cluster = Cluster(3, directory=tmp_path / "cluster")
         node = with_admin_port(cluster.nodes[1])
@@ -195,9 +197,9 @@ def count_records(cluster: Cluster, topic: str) -> int:
 
 
 def test_out_of_space_ends_the_broker_until_there_is_room(tmp_path: Path, topic: str) -> None:
-    """1. somebody else's file takes all space of one of three brokers; 2. it ends with 75, and
-    others lead at once; 3. started again it waits, not ready; 4. with room it comes back by
-    itself, and nothing is lost."""
+    """1. a file of another program takes all space of one of three brokers; 2. the broker exits
+    with 75, and others lead at once; 3. started again it waits and is not ready; 4. with free
+    space it becomes ready, and nothing is lost."""
     with SmallDisk(tmp_path / "small", megabytes=40) as disk:
         cluster = Cluster(3, directory=tmp_path / "cluster")
         node = with_admin_port(cluster.nodes[1])
@@ -229,8 +231,8 @@ def test_out_of_space_ends_the_broker_until_there_is_room(tmp_path: Path, topic:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_directory_that_is_taken_away(how: str, tmp_path: Path, topic: str) -> None:
-    """Though nobody writes, the broker notices: it ends with 74, and others lead."""
+def test_a_directory_that_is_removed(how: str, tmp_path: Path, topic: str) -> None:
+    """The broker notices it even without writes: it exits with 74, and others lead."""
     cluster = Cluster(3, directory=tmp_path / "cluster")
     node = cluster.nodes[1]
     with ExitStack() as stack, cluster:
@@ -276,8 +278,8 @@ class TwoDirs:
 
 def test_one_of_two_directories_fails(tmp_path: Path, topic: str) -> None:
     """1. a follower's directory is out of space; 2. the partitions in it are acknowledged again
-    after a moment, not after replica.lag.time.max.ms; 3. nobody goes in and out of an ISR: the
-    metadata log hardly grows; 4. the broker itself goes on."""
+    after a moment, not after replica.lag.time.max.ms; 3. no replica leaves and joins an ISR
+    repeatedly: the metadata log hardly grows; 4. the broker keeps running."""
     partitions = 6
     with SmallDisk(tmp_path / "small", megabytes=40) as disk:
         dirs = TwoDirs(disk, tmp_path, topic, partitions)
@@ -297,8 +299,8 @@ def test_one_of_two_directories_fails(tmp_path: Path, topic: str) -> None:
 
 @pytest.mark.long
 def test_one_of_two_directories_comes_back(tmp_path: Path, topic: str) -> None:
-    """A directory was out of space and has had room for ten seconds: the broker ends in order, and
-    has everything after a restart."""
+    """A directory was out of space and has had room for ten seconds: the broker shuts down
+    cleanly, and has all records after a restart."""
     partitions = 6
     with SmallDisk(tmp_path / "small", megabytes=40) as disk:
         dirs = TwoDirs(disk, tmp_path, topic, partitions)

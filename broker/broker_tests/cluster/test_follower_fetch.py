@@ -1,4 +1,4 @@
-"""Consumers read from the replica in their own rack (KIP-392), also when it goes away."""
+"""Consumers read from the replica in their own rack (KIP-392), also when that broker dies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(consumer: Consumer, count: int) -> list[bytes]:
 
 def test_the_replica_in_the_same_rack_serves(start_cluster: StartCluster, topic: str) -> None:
     """1. a consumer in a follower's rack reads from that follower and not from the leader;
-    2. the follower dies: it reads on, at the leader, and misses nothing."""
+    2. the follower dies: the consumer continues at the leader and misses nothing."""
     cluster = start_cluster(3, {"replica.selector.class": SELECTOR})
     cluster.create_topic(topic, partitions=1)
     leader = cluster.leader(topic, 0)

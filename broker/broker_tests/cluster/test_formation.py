@@ -1,4 +1,4 @@
-"""Three brokers become one cluster; what cannot be is refused with a sentence, nothing changed."""
+"""Three brokers form a cluster; invalid requests are refused with a reason and change nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_tests.cluster.conftest import StartCluster
 from odradek_cli.processes import StartFailedError
-from odradek_testkit.cluster import CLUSTER_ID, RACKS, Cluster, Node
+from odradek_testkit.cluster import CLUSTER_ID, RACKS, Cluster, ClusterNode
 from odradek_testkit.load import Load
 from odradek_testkit.ports import free_ports
 
@@ -47,7 +47,7 @@ def test_no_two_replicas_in_one_rack(start_cluster: StartCluster, topic: str) ->
         assert len({rack[r] for r in partition.replica_nodes}) == 3, partition
     assert Counter(p.leader_id for p in partitions) == dict.fromkeys(range(1, 6), 2)
     quorum = cluster.quorum()
-    # The listed ones, though all five are there.
+    # Only the listed brokers vote, though all five run.
     assert sorted(voter.replica_id for voter in quorum.current_voters) == [1, 2, 3]
     assert len(quorum.observers) == 2
     with Load(cluster, topic, partitions=10) as load:
@@ -55,7 +55,7 @@ def test_no_two_replicas_in_one_rack(start_cluster: StartCluster, topic: str) ->
     load.check()
 
 
-def test_what_cannot_be_is_refused(cluster: Cluster, topic: str) -> None:
+def test_invalid_topics_ids_and_clusters_are_refused(cluster: Cluster, topic: str) -> None:
     """More replicas than brokers, brokers that do not exist, ids and clusters mixed up."""
     admin = cluster.admin()
     for new, error in [
@@ -84,7 +84,9 @@ def refusal(admin: AdminClient, new: NewTopic) -> str:
     return str(refused.value.args[0].name())
 
 
-def stranger(cluster: Cluster, node_id: int, name: str, cluster_id: str = CLUSTER_ID) -> Node:
+def stranger(
+    cluster: Cluster, node_id: int, name: str, cluster_id: str = CLUSTER_ID
+) -> ClusterNode:
     """Another process that claims to belong to the cluster."""
     (port,) = free_ports(1)
     settings = {
@@ -92,7 +94,7 @@ def stranger(cluster: Cluster, node_id: int, name: str, cluster_id: str = CLUSTE
         "controller.quorum.bootstrap.servers": cluster.bootstrap,
         "odradek.cluster.id": cluster_id,
     }
-    return Node(node_id, settings, cluster.directory / name)
+    return ClusterNode(node_id, settings, cluster.directory / name)
 
 
 def test_a_voter_whose_metadata_log_was_deleted_says_so(cluster: Cluster, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""From one broker to three: voters by themselves, and back when one is gone for good."""
+"""From one broker to three: voters are added by the controller, and a lost one is replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka.admin import KafkaAdminClient
 from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.ask import DESCRIBE_QUORUM, Questions
-from odradek_testkit.cluster import Node
+from odradek_testkit.cluster import ClusterNode
 from odradek_testkit.ports import free_ports
 
 DEADLINE_S = 40.0
@@ -24,17 +24,17 @@ class Growing:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.nodes: list[Node] = []
+        self.nodes: list[ClusterNode] = []
         self._questions = Questions()
 
-    def add(self) -> Node:
+    def add(self) -> ClusterNode:
         node_id = len(self.nodes) + 1
         (port,) = free_ports(1)
         settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         if self.nodes:
             settings["controller.quorum.bootstrap.servers"] = self.nodes[0].address
             settings["odradek.cluster.id"] = self.cluster_id
-        node = Node(node_id, settings, self.directory / str(node_id))
+        node = ClusterNode(node_id, settings, self.directory / str(node_id))
         node.start(DEADLINE_S)
         self.nodes.append(node)
         return node
@@ -45,7 +45,7 @@ class Growing:
         meta = (self.nodes[-1].data_dir / "meta.properties").read_text()
         return meta.partition("cluster.id=")[2].partition("\n")[0]
 
-    def quorum(self, node: Node) -> Struct:
+    def quorum(self, node: ClusterNode) -> Struct:
         topics = [Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])]
         answer = self._questions.ask(node.address, DESCRIBE_QUORUM, 2, Struct(topics=topics))
         partition: Struct = answer.topics[0].partitions[0]
@@ -55,7 +55,7 @@ class Growing:
         return sorted(v.replica_id for v in self.quorum(self.running[-1]).current_voters)
 
     @property
-    def running(self) -> list[Node]:
+    def running(self) -> list[ClusterNode]:
         return [node for node in self.nodes if node.running]
 
     def end(self) -> None:
@@ -86,9 +86,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def test_from_one_to_three_and_a_lost_disk(growing: Growing) -> None:
-    """1. a broker alone votes alone; 2. with two that stays so, with three all vote; 3. the
-    first, who formed the cluster, dies and the rest goes on; 4. it comes back without its disk
-    and votes again, as somebody else."""
+    """1. one broker is the only voter; 2. a second broker changes nothing, with a third all vote;
+    3. the first broker, which formed the cluster, dies and the others continue; 4. it comes back
+    without its disk and becomes a voter again, with another directory id."""
     growing.add()
     assert growing.voters() == [1]
     growing.add()

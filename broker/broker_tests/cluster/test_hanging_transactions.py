@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.handlers.parity_script import Step, create
-from broker_tests.handlers.parity_script import topic as new_topic
+from broker_tests.handlers.parity_requests import Step, create
+from broker_tests.handlers.parity_requests import topic as new_topic
 from broker_tests.handlers.test_admin_parity import client
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
@@ -86,8 +87,11 @@ def test_every_replica_describes_its_producers(cluster: Cluster, topic: str) -> 
             for p in answer.active_producers
         ]
 
+    def is_described(replica: int) -> bool:
+        return bool(described(replica))
+
     for replica in replicas:
-        cluster.wait_until(lambda replica=replica: bool(described(replica)))
+        cluster.wait_until(partial(is_described, replica))
         assert described(replica) == [(PRODUCER_ID, 3, 0, 0)]
     missing = {
         ErrorCode.not_leader_or_follower: describe(cluster, other, topic, 0),
@@ -125,8 +129,8 @@ def test_a_replica_in_an_offline_directory_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.java
 def test_find_hanging_on_followers(cluster: Cluster, topic: str) -> None:
-    """1. one transaction is open and well, another is unknown to its coordinator; 2. both followers
-    report the second only; 3. it is aborted by hand, and is reported no more."""
+    """1. one transaction is open and known to its coordinator, another is not; 2. both followers
+    report the second only; 3. it is aborted by hand, and no longer reported."""
 
     def transactions(*args: str) -> str:
         command = "org.apache.kafka.tools.TransactionsCommand"

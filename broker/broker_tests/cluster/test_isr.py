@@ -1,4 +1,4 @@
-"""The in-sync replicas shrink and grow, and what that means for acks=all."""
+"""ISRs shrink and expand, and how that affects acks=all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def followers(cluster: Cluster, topic: str) -> list[int]:
 
 
 def test_a_follower_that_lags_leaves_and_returns(start_cluster: StartCluster, topic: str) -> None:
-    """Asleep for less than its session: only the leader notices (replica.lag.time.max.ms)."""
+    """Paused for less than its session: only the leader notices (replica.lag.time.max.ms)."""
     cluster = start_cluster(3, {"replica.lag.time.max.ms": "1500",
                                 "broker.session.timeout.ms": "20000"})  # fmt: skip
     cluster.create_topic(topic, partitions=1)
@@ -37,7 +37,7 @@ def test_min_insync_replicas_refuses(cluster: Cluster, topic: str) -> None:
     """With one of three alive and min.insync.replicas=2, acks=all is not acknowledged."""
     cluster.create_topic(topic, partitions=1, config={"min.insync.replicas": "2"})
     dead = [f for f in followers(cluster, topic) if f != cluster.controller()]
-    if len(dead) == 2:  # keep a quorum: one voter dies, the other follower leaves the ISR asleep
+    if len(dead) == 2:  # keep a quorum: one voter dies, the other follower is paused
         dead = dead[:1]
     sleepy = next(f for f in followers(cluster, topic) if f not in dead)
     assert produce_error(cluster, topic, acks="all") is None

@@ -56,7 +56,7 @@ def quorum_and_versions(cluster: Cluster) -> None:
 
 def test_voters_by_hand(cluster: Cluster, tmp_path: Path) -> None:
     """1. an operator removes a voter; 2. the controller does not take it in again, and neither
-    does the next one; 3. the operator adds it from its own server.properties."""
+    does the next one; 3. the operator adds it again, from its server.properties."""
     command = "org.apache.kafka.tools.MetadataQuorumCommand"
     away = next(node_id for node_id in (3, 2) if node_id != cluster.controller())
     (key,) = [v for v in cluster.quorum().current_voters if v.replica_id == away]
@@ -117,7 +117,7 @@ def reassignment(cluster: Cluster, topic: str, directory: Path) -> None:
 
 
 def leader_election(cluster: Cluster, topic: str) -> None:
-    """Broker away and back: its partitions are led by others until they are asked to go back."""
+    """A broker stops and starts: others lead its partitions until an election is requested."""
     preferred = cluster.partitions(topic)[0].replica_nodes[0]
     cluster.stop(preferred)
     cluster.start([preferred])

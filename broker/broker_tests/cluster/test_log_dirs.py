@@ -55,7 +55,7 @@ class Dirs:
 
 
 def fill(cluster: Cluster, topic: str, partitions: int) -> None:
-    """Something that takes a while to copy."""
+    """Enough records that copying them takes a while."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 2, "linger.ms": 50})
     value = os.urandom(100_000)
     for number in range(BALLAST_BYTES // len(value)):
@@ -66,8 +66,8 @@ def fill(cluster: Cluster, topic: str, partitions: int) -> None:
 
 def test_moves_under_load_and_kill(tmp_path: Path, topic: str) -> None:
     """1. a producer writes all the time; 2. every replica moves to the other directory, slowly;
-    3. one broker is killed in the middle; 4. all arrive, and nothing is lost; 5. one moves back
-    and is called off."""
+    3. one broker is killed in the middle; 4. all arrive, and nothing is lost; 5. one moves back,
+    and that move is cancelled."""
     rate = {"replica.alter.log.dirs.io.max.bytes.per.second": "5000000"}
     dirs = Dirs(tmp_path, 3, **rate)
     with dirs.cluster as cluster:

@@ -13,7 +13,7 @@ CONFIG = {"min.insync.replicas": "2"}
 
 
 def roll(cluster: Cluster, topic: str, load: Load, rounds: int) -> None:
-    """Each broker in turn, when all replicas are in sync; prints what it cost."""
+    """Each broker in turn, when all replicas are in sync; prints latencies and errors."""
     began = time.monotonic()
     took = []
     for _ in range(rounds):
@@ -54,7 +54,7 @@ def test_many_rolls(cluster: Cluster, topic: str) -> None:
 
 @pytest.mark.long
 def test_all_stop_cleanly(cluster: Cluster, topic: str) -> None:
-    """One after the other, the last of them without a quorum to say goodbye to; then cold start."""
+    """One after the other, the last one without a quorum; then a cold start."""
     cluster.create_topic(topic, config=CONFIG)
     with Load(cluster, topic) as load:
         load.wait_for_acks(300)

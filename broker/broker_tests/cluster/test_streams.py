@@ -1,4 +1,5 @@
-"""Kafka Streams, unmodified, on three brokers: words counted exactly once, through kill -9."""
+"""Kafka Streams, unmodified, on three brokers: words counted exactly once, through kill -9, with
+the classic group protocol and that of streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -23,6 +24,12 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.num.partitions": "6",
     "offsets.topic.num.partitions": "6",
+    # A killed instance is noticed after this long.
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "0",
 }
 CONFIG = {"min.insync.replicas": "2"}
 PARTITIONS = 2
@@ -33,7 +40,10 @@ WORDS = ("spool", "thread", "star", "stairs", "attic", "leaves", "lungs", "laugh
 class WordCount:
     """The program of kafka-tools/streams as a process; its words go to a file."""
 
-    def __init__(self, cluster: Cluster, source: str, target: str, directory: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, source: str, target: str, directory: Path, *settings: str
+    ) -> None:
+        directory.mkdir(exist_ok=True)
         classes = directory / "classes"
         jars = f"{streams_jars()}/*"
         program = TOOLS_DIR / "streams" / "WordCount.java"
@@ -41,6 +51,7 @@ class WordCount:
         logging = f"-Dlog4j2.configurationFile={TOOLS_DIR / 'log4j2.properties'}"
         self._command = ["java", *JVM_FLAGS, logging, "-cp", f"{classes}:{jars}", "WordCount"]
         self._command += [cluster.bootstrap, source, target, str(directory / "state")]
+        self._command += settings
         self._log_path = directory / "word-count.log"
 
     def __enter__(self) -> Self:
@@ -75,8 +86,9 @@ def counted(cluster: Cluster, topic: str) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_every_word_is_counted_once(
-    start_cluster: StartCluster, topic: str, tmp_path: Path
+    start_cluster: StartCluster, topic: str, tmp_path: Path, protocol: str
 ) -> None:
     """The program is killed, then a broker; the n-th "star" of the input is star=n, once."""
     cluster = start_cluster(3, SETTINGS)
@@ -94,7 +106,8 @@ def test_every_word_is_counted_once(
     def progress() -> int:
         return sum(map(len, counted(cluster, target).values()))
 
-    with WordCount(cluster, source, target, tmp_path) as program:
+    chosen = f"group.protocol={protocol}"
+    with WordCount(cluster, source, target, tmp_path, chosen) as program:
         cluster.wait_until(lambda: progress() > 0, "the first words counted", 120)
         program.kill()
         program.start()
@@ -102,7 +115,7 @@ def test_every_word_is_counted_once(
         cluster.start([2])
         total = expected.total()
         cluster.wait_until(lambda: progress() >= total, f"{total} words counted", 240)
-        program.kill()  # what would be written twice is written by its successor
+        program.kill()  # a record that is counted twice would be written by the next instance
         before = progress()
         program.start()
         producer.produce(source, "end", "end")

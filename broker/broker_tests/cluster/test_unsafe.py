@@ -1,16 +1,18 @@
-"""Settings that lose data do lose data here: the proof that the checker can see it.
+"""Settings that lose data do lose data here, which proves that the checker can find it.
 
-1  acks=1: the leader acknowledges alone, its follower is asleep
-2  the leader dies, the follower wakes: it is out of the ISR, and unclean election is on
-3  it leads, and what only the dead leader had is gone, though it was acknowledged
+1  acks=1: the leader acknowledges alone, its follower is paused
+2  the leader dies, the follower is resumed: it is not in the ISR, but unclean election is on
+3  it leads, and acknowledged records that only the dead leader had are lost
 """
 
 from __future__ import annotations
 
 import pytest
 
+from broker_tests.admin.test_admin_server import samples
 from broker_tests.cluster.conftest import StartCluster
 from odradek_testkit.checker import kinds
+from odradek_testkit.cluster import Cluster
 from odradek_testkit.load import Load
 
 UNSAFE = {
@@ -19,6 +21,12 @@ UNSAFE = {
     "socket.timeout.ms": 2_000,
     "request.timeout.ms": 2_000,
 }
+
+
+def unclean_elections(cluster: Cluster) -> float:
+    """Since the start of the brokers that run: the active controller counts them."""
+    name = "kafka_controller_controllerstats_uncleanleaderelections_total"
+    return sum(samples(node)[name, frozenset()] for node in cluster.running())
 
 
 @pytest.mark.long
@@ -38,6 +46,7 @@ def test_acks_1_with_unclean_election_loses_data(start_cluster: StartCluster, to
         cluster.nodes[follower].resume()
         cluster.wait_until(lambda: cluster.leader(topic, 0) == follower, "an unclean leader", 60)
         load.wait_for_acks(300)
+    assert unclean_elections(cluster) == 1
     cluster.start([leader])
     cluster.wait_in_sync(topic)
     found = load.anomalies()
@@ -49,7 +58,7 @@ def test_acks_1_with_unclean_election_loses_data(start_cluster: StartCluster, to
 def test_without_unclean_election_the_partition_waits(
     start_cluster: StartCluster, topic: str
 ) -> None:
-    """The same faults at the default: nobody leads until the one with all the data is back."""
+    """The same faults at the default: no leader until the replica with all the data is back."""
     cluster = start_cluster(3, {"replica.lag.time.max.ms": "1000"})
     cluster.create_topic(topic, partitions=1, replication_factor=2)
     partition = cluster.partitions(topic)[0]

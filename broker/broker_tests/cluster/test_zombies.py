@@ -1,9 +1,9 @@
-"""SIGSTOP: a broker sleeps through its own replacement, wakes up and believes nothing new.
+"""SIGSTOP: a broker is replaced while it is paused, and resumes without knowing of it.
 
 1  the leader is stopped; records wait in its sockets
 2  its session ends, another broker leads in a higher epoch, clients go on there
-3  the zombie wakes and finds the waiting requests before it hears of its replacement
-4  it must acknowledge none of them, and must not keep what the new leader does not have
+3  the old leader resumes and handles those requests before it has the new metadata
+4  it must acknowledge none of them, and must truncate what the new leader does not have
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek_testkit.load import Load
 IMPATIENT = {"socket.timeout.ms": 2_000, "request.timeout.ms": 2_000}
 CONFIG = {"min.insync.replicas": "2"}
 ENOUGH = 300
-NOT_A_NUMBER = b"zombie----"  # a value that the final reader would trip over
+NOT_A_NUMBER = b"zombie----"  # a value that makes the final read fail
 
 
 def test_a_zombie_leader_acknowledges_nothing(cluster: Cluster, topic: str) -> None:
@@ -36,7 +36,7 @@ def test_a_zombie_leader_acknowledges_nothing(cluster: Cluster, topic: str) -> N
             try:
                 error, _ = raw.produced(connection.receive())
             except ConnectionError:
-                error = -1  # no answer is a good answer too
+                error = -1  # no answer is correct, too
             assert error != 0, "a leader whose session had ended acknowledged a write"
         cluster.wait_in_sync(topic)
         load.wait_for_acks(ENOUGH)

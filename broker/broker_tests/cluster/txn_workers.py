@@ -5,8 +5,8 @@
     python -m broker_tests.cluster.txn_workers bank BOOTSTRAP ID TOPIC PARTITION SEED
         transfers between ten accounts; each transaction writes two balances, some are aborted
 
-Both run until they are killed. An error that allows it is answered with an abort, any other
-ends the program, and whoever runs it starts it again (`Workers`).
+Both run until they are killed. After an abortable error they abort; any other error ends the
+program, and `Workers` starts it again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +34,7 @@ from odradek_testkit.clients import offset_of, partition_of, value_of
 
 ACCOUNTS = 10
 OPENING_BALANCE = 100
-TRANSFER_PAUSE_S = 0.02  # so that readers get their share of a small machine
+TRANSFER_PAUSE_S = 0.02  # leaves CPU time to the readers on a small machine
 BATCH = 500
 TIMEOUT_S = 30.0
 QUIET = {"log_level": 0}
@@ -53,8 +54,8 @@ def _producer(bootstrap: str, transactional_id: str) -> Producer:
     return producer
 
 
-def _repeat(step: Any) -> None:
-    """As librdkafka asks for: what is retriable is called again."""
+def _repeat(step: Callable[[], object]) -> None:
+    """As librdkafka documents: a call that fails with a retriable error is repeated."""
     while True:
         try:
             step()
@@ -101,7 +102,7 @@ def copy(bootstrap: str, transactional_id: str, group: str, source: str, target:
 
 
 def _rewind(consumer: Consumer) -> None:
-    """Back to what is committed, of what is still assigned."""
+    """Seeks the assigned partitions back to their committed offsets."""
     for known in consumer.committed(consumer.assignment(), timeout=TIMEOUT_S):
         consumer.seek(TopicPartition(known.topic, known.partition, max(known.offset, 0)))
 
@@ -181,7 +182,7 @@ def read_committed(bootstrap: str, topic: str, partition: int, offset: int = 0) 
 
 
 class Workers:
-    """Keeps a number of these programs running: what ends is started again."""
+    """Keeps a number of these programs running: one that ends is started again."""
 
     def __init__(self, directory: Path, *commands: list[str]) -> None:
         self._directory = directory

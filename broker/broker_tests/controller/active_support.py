@@ -1,4 +1,4 @@
-"""An active controller whose decisions are committed at once, and brokers that talk to it.
+"""An active controller whose decisions are committed at once, and brokers that send requests to it.
 
 world = World(3)                                brokers 1, 2, 3: registered and unfenced
 world.topic("t", [(1, 2, 3)], {"min.insync.replicas": "2"})
@@ -55,7 +55,13 @@ class World:
             self.start(broker)
 
     def _activate(self, image: MetadataImage) -> ActiveController:
-        active = ActiveController(Term(1, image, self.now_ms), self.settings, self.rng, CLUSTER_ID)
+        active = ActiveController(
+            Term(1, image, self.now_ms),
+            self.settings,
+            self.rng,
+            CLUSTER_ID,
+            wall_ms=lambda: int(self.now_ms),
+        )
         self.active = active
         self.append(active.first_records())
         return active
@@ -143,8 +149,8 @@ class World:
         return self.decide(self.active.heartbeat(request, self.next_offset, self.now_ms))
 
     def start(self, broker: int, disks: Sequence[int] = (0,), *, clean: bool = False) -> None:
-        """Registers a new incarnation and lets it catch up. With another disk it could be
-        another machine under the same number, so the old session has to end first."""
+        """Registers a new incarnation and lets it catch up. With another disk it could be another
+        machine with the same node id, so the old session has to end first."""
         existing = self.image.brokers.get(BrokerId(broker))
         disk_ids = {directory(broker, disk) for disk in disks}
         if existing and not existing.fenced and disk_ids.isdisjoint(existing.log_dirs):
@@ -154,7 +160,7 @@ class World:
         assert not self.heartbeat(broker).is_fenced
 
     def stop(self, broker: int) -> None:
-        """A controlled shutdown, as a broker does it."""
+        """A controlled shutdown: heartbeats that ask for it until the broker may stop."""
         for _ in range(10):
             answer = self.heartbeat(broker, want_shut_down=True)
             if answer.should_shut_down:
@@ -165,7 +171,7 @@ class World:
         raise AssertionError("never allowed to stop")
 
     def fence(self, *dead: int) -> None:
-        """Their sessions end; everybody else is heard of."""
+        """Their sessions end; all other brokers send heartbeats."""
         half_ms = self.active.sessions.timeout_ms / 2 + 1
         for _ in range(2):
             self.now_ms += half_ms

@@ -1,4 +1,4 @@
-"""A controller in memory, and requests with few words."""
+"""A controller in memory, and helpers that build requests."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
@@ -119,7 +119,7 @@ def heartbeat(
     want_fence: bool = False,
     want_shut_down: bool = False,
 ) -> Struct:
-    """Of a broker that has all metadata."""
+    """A heartbeat of a broker that has all metadata."""
     return Struct(
         broker_id=broker,
         broker_epoch=broker_epoch,

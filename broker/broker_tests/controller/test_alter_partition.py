@@ -1,6 +1,4 @@
-"""AlterPartition: who may change an ISR, to what, and what else that brings about."""
-
-from typing import Any
+"""AlterPartition: which ISRs a leader may propose, and which fields change with the ISR."""
 
 import pytest
 
@@ -58,7 +56,7 @@ class TestRefused:
             ("partition_epoch", -1, ErrorCode.invalid_update_version),
         ],
     )
-    def test_epochs(self, field: Any, change: Any, code: ErrorCode) -> None:
+    def test_wrong_epochs_are_refused(self, field: str, change: int, code: ErrorCode) -> None:
         w = world()
         w.heartbeat(1, want_fence=True)
         w.alter_isr([2, 3])
@@ -70,11 +68,11 @@ class TestRefused:
         assert w.image.offset == offset
 
     @pytest.mark.parametrize("isr", [[2, 3], [1, 4], [1, 1, 2], []])
-    def test_an_isr_that_cannot_be(self, isr: Any) -> None:
+    def test_an_invalid_isr_is_refused(self, isr: list[int]) -> None:
         w = world()
         assert w.alter_isr(isr).error_code is ErrorCode.invalid_request
 
-    def test_not_by_a_follower(self) -> None:
+    def test_a_follower_may_not_change_the_isr(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1, 2], "t", 0)
         request.broker_id, request.broker_epoch = BrokerId(2), w.image.brokers[BrokerId(2)].epoch
@@ -104,7 +102,7 @@ class TestRefused:
         request.topics[0].partitions[0].leader_recovery_state = 5
         assert ask(w, request) is ErrorCode.invalid_request
 
-    def test_what_does_not_exist(self) -> None:
+    def test_unknown_topics_and_partitions_are_refused(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         request.topics[0].partitions[0].partition_index = 7
@@ -113,7 +111,7 @@ class TestRefused:
         request.topics[0].topic_id = w.image.topics["t"].id.__class__(int=5)
         assert ask(w, request) is ErrorCode.unknown_topic_id
 
-    def test_a_broker_from_before(self) -> None:
+    def test_another_broker_epoch_is_refused(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         request.broker_epoch += 1

@@ -1,6 +1,7 @@
-"""Who gets the replicas: the examples of the seeds, and what must hold always (R7)."""
+"""Replica assignment: the examples of the seeds, and its invariants (R7)."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from odradek_broker.controller.assignment import alternate_racks, assign_replicas
 from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
 from odradek_testkit.work import Steps, grows_linearly
 
 
@@ -71,7 +73,7 @@ def test_less_than_a_round_is_spread_too() -> None:
     assert sorted(used.values()) == [1, 2, 2, 2, 2]
 
 
-def test_new_partitions_fill_what_the_old_ones_left() -> None:
+def test_new_partitions_go_to_the_brokers_with_the_fewest() -> None:
     old = assign_replicas(no_racks(3), 3, 3, FromStart())
     new = assign_replicas(no_racks(6), 3, 3, Random(1), old)
     assert sorted(replicas[0] for replicas in new) == [3, 4, 5]
@@ -85,13 +87,13 @@ def test_more_replicas_than_brokers() -> None:
     assert "target replication factor of 3 cannot be reached" in str(caught.value)
 
 
-def counts(found: Any, brokers: Any) -> Any:
+def counts(found: Iterable[Sequence[int]], brokers: Iterable[int]) -> tuple[list[int], list[int]]:
     leaders = Counter(replicas[0] for replicas in found)
     replicas = Counter(broker for replicas in found for broker in replicas)
     return [leaders[b] for b in brokers], [replicas[b] for b in brokers]
 
 
-def assert_even(found: Any, brokers: Any, replicas_by: Any) -> None:
+def assert_even(found: Iterable[Sequence[int]], brokers: Iterable[int], replicas_by: int) -> None:
     leaders, replicas = counts(found, brokers)
     assert max(leaders) - min(leaders) <= 1
     assert max(replicas) - min(replicas) <= replicas_by
@@ -104,7 +106,7 @@ def assert_even(found: Any, brokers: Any, replicas_by: Any) -> None:
     seed=st.integers(0, 1000),
 )
 def test_distinct_brokers_and_even_counts(
-    brokers: Any, steps: Any, replication_factor: Any, seed: int
+    brokers: int, steps: list[int], replication_factor: int, seed: int
 ) -> None:
     """Also when the topic grows again and again; then seldom one replica more, because what
     exists is not moved."""
@@ -127,9 +129,9 @@ def test_distinct_brokers_and_even_counts(
     seed=st.integers(0, 1000),
 )
 def test_replicas_spread_over_racks(
-    racks: Any, per_rack: Any, steps: Any, replication_factor: Any, seed: int
+    racks: int, per_rack: int, steps: list[int], replication_factor: int, seed: int
 ) -> None:
-    """No two in one rack while there are racks enough, and even use of equal racks."""
+    """No two replicas in one rack while there are enough racks, and equal racks are used evenly."""
     brokers: dict[Any, str | None] = {i: f"rack-{i // per_rack}" for i in range(racks * per_rack)}
     replication_factor = min(replication_factor, len(brokers))
     rng = Random(seed)
@@ -148,8 +150,10 @@ def test_replicas_spread_over_racks(
     replication_factor=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
-def test_racks_of_any_size(racks: Any, partitions: Any, replication_factor: Any, seed: int) -> None:
-    """Evenly led; and never two in one rack where another has none."""
+def test_racks_of_any_size(
+    racks: dict[BrokerId, str | None], partitions: int, replication_factor: int, seed: int
+) -> None:
+    """Leaders are even, and no rack has two replicas while another has none."""
     replication_factor = min(replication_factor, len(racks))
     found = assign_replicas(racks, partitions, replication_factor, Random(seed))
     for replicas in found:

@@ -191,7 +191,7 @@ class TestIncremental:
             ),
         ],
     )
-    def test_refused(self, asked: Any, code: Any, message: str) -> None:
+    def test_invalid_changes_are_refused(self, asked: Struct, code: int, message: str) -> None:
         result = alter(IMAGE, asked)
         (answer,) = result.response.responses
         assert (int(answer.error_code), answer.error_message) == (code, message)

@@ -1,6 +1,7 @@
-"""Who leads: the four strategies, and what a partition becomes in the cases that lose data."""
+"""Leader elections: the four strategies, and partitions in the cases that lose data."""
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -36,13 +37,13 @@ class TestStrategies:
         assert elect_preferred_replica(ids(2, 3), ids(2, 3), ids(2, 1, 3)).leader == 2
         assert elect_for_controlled_shutdown(ids(2, 3), ids(2, 3), ids(2)).leader == 3
 
-    def test_nobody(self) -> None:
+    def test_without_a_candidate_nobody_is_elected(self) -> None:
         assert elect_for_offline_partition(ids(4), ids(1, 2)) is NO_CANDIDATE
         assert elect_for_reassignment(ids(1), ids(1), ids(2)) is NO_CANDIDATE
         assert elect_preferred_replica(ids(2, 3), ids(2, 3), ids(1, 2, 3)) is NO_CANDIDATE
         assert elect_for_controlled_shutdown(ids(2), ids(2), ids(2)) is NO_CANDIDATE
 
-    def test_the_offline_strategy_goes_from_the_sure_to_the_unsure(self) -> None:
+    def test_an_offline_partition_prefers_clean_then_eligible_then_unclean(self) -> None:
         assert (
             elect_for_offline_partition(ids(5, 4, 3), ids(3), ids(4), unclean=True).kind
             is ElectionKind.CLEAN
@@ -57,13 +58,18 @@ class TestStrategies:
         assert elect_for_offline_partition(ids(), ids(3), ids(4), unclean=True) is NO_CANDIDATE
 
     @given(REPLICAS, SOME, SOME, SOME, SOME)
-    def test_against_the_sentence(
-        self, assignment: Any, alive: Any, isr: Any, target: Any, stopping: Any
+    def test_elections_agree_with_a_filter(
+        self,
+        assignment: list[BrokerId],
+        alive: set[BrokerId],
+        isr: set[BrokerId],
+        target: set[BrokerId],
+        stopping: set[BrokerId],
     ) -> None:
         """The first replica of the assignment for which all conditions hold, as a filter."""
         live = [replica for replica in assignment if replica in alive]
 
-        def first(*conditions: Any) -> Any:
+        def first(*conditions: Collection[BrokerId]) -> int:
             fitting = [r for r in assignment if all(r in condition for condition in conditions)]
             return fitting[0] if fitting else -1
 
@@ -95,8 +101,8 @@ class TestFencing:
         world.fence(2)
         assert world.show() == "leader -1 epoch 2 isr 2"
 
-    def test_all_at_once_all_stay(self) -> None:
-        """Nobody went on without the others, so each of them has everything."""
+    def test_an_isr_that_is_fenced_at_once_stays(self) -> None:
+        """No replica committed anything without the others, so each of them has all records."""
         world = World(3)
         world.topic("t", [(1, 2)])
         world.fence(1, 2)
@@ -125,8 +131,8 @@ class TestFencing:
         world.fence(1)
         assert world.show() == "leader 2 epoch 1 isr 2 recovering"
 
-    def test_allowed_afterwards(self) -> None:
-        """It is looked at every unclean.leader.election.interval.ms."""
+    def test_unclean_election_that_is_allowed_afterwards(self) -> None:
+        """The controller checks every unclean.leader.election.interval.ms."""
         world = World(2, {"broker.session.timeout.ms": str(10**9)})
         world.topic("t", [(1, 2)])
         world.alter_isr([1])
@@ -139,7 +145,7 @@ class TestFencing:
 
 
 class TestEligible:
-    """KIP-966: who left an ISR below min.insync.replicas has all that is committed."""
+    """KIP-966: a replica that left an ISR below min.insync.replicas has all committed records."""
 
     def world(self) -> World:
         world = World(3)
@@ -161,7 +167,7 @@ class TestEligible:
         world.alter_isr([3, 2])
         assert world.show() == "leader 3 epoch 2 isr 3,2"
 
-    def test_a_laggard_is_eligible_too(self) -> None:
+    def test_a_lagging_follower_becomes_eligible_too(self) -> None:
         world = self.world()
         world.alter_isr([1, 2])
         world.alter_isr([1])
@@ -169,7 +175,7 @@ class TestEligible:
         world.fence(1)
         assert world.show() == "leader 2 epoch 1 isr 2 elr 1"
 
-    def test_not_after_an_unclean_stop(self) -> None:
+    def test_an_unclean_stop_removes_a_replica_from_the_eligible_ones(self) -> None:
         world = self.world()
         world.alter_isr([1, 2])
         world.fence(2)
@@ -182,19 +188,19 @@ class TestEligible:
         assert world.show() == "leader 1 epoch 2 isr 1 last 2"
 
     def test_they_take_the_place_of_the_last_one_that_stopped_uncleanly(self) -> None:
-        """It may have lost what is committed. The simulation found it elected, and that lost."""
+        """It may have lost committed records. (In the simulation it was elected.)"""
         world = self.world()
         world.alter_isr([1, 2])
         world.fence(2)
         world.fence(1)
         assert world.show() == "leader -1 epoch 1 isr 1 elr 2"
-        world.start(1)  # before 2, which is only cut off
+        world.start(1)  # broker 2 is only cut off
         assert world.show() == "leader -1 epoch 1 isr 2 last 1"
         world.heartbeat(2)
         assert world.show() == "leader 2 epoch 2 isr 2 last 1"
 
-    def test_nobody_is_after_an_unclean_election(self) -> None:
-        """What was committed may be gone, and with it what they were eligible for."""
+    def test_an_unclean_election_clears_the_eligible_replicas(self) -> None:
+        """Committed records may be lost then, so no replica is known to have all of them."""
         world = World(4)
         configs = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
         world.topic("t", [(1, 2, 3, 4)], configs)
@@ -204,7 +210,7 @@ class TestEligible:
         world.fence(1, 2)
         assert world.show() == "leader 3 epoch 1 isr 3 recovering"
 
-    def test_with_min_isr_1_nobody_is(self) -> None:
+    def test_with_min_isr_1_no_replica_is_eligible(self) -> None:
         """The leader may have committed alone since then."""
         world = World(2)
         world.topic("t", [(1, 2)])
@@ -213,7 +219,7 @@ class TestEligible:
         world.fence(1)
         assert world.show() == "leader -1 epoch 1 isr 1"
 
-    def test_when_min_isr_falls_they_are_no_more(self) -> None:
+    def test_a_lower_min_isr_clears_the_eligible_replicas(self) -> None:
         world = self.world()
         world.alter_isr([1])
         assert world.show() == "leader 1 epoch 0 isr 1 elr 2,3"
@@ -221,7 +227,7 @@ class TestEligible:
         world.decide(world.active.incremental_alter_configs(change))
         assert world.show() == "leader 1 epoch 0 isr 1"
 
-    def test_when_the_default_falls_they_are_no_more(self) -> None:
+    def test_a_lower_default_min_isr_clears_the_eligible_replicas(self) -> None:
         world = World(3)
         world.decide(
             world.active.incremental_alter_configs(set_config("", "min.insync.replicas", "2", 4))
@@ -245,7 +251,7 @@ class TestEmptyDisk:
         assert world.show() == "leader 2 epoch 1 isr 2,3"
 
     @pytest.mark.parametrize("order", [*itertools.permutations((1, 2, 3))])
-    def test_all_were_killed_and_one_has_lost_its_disk(self, order: Any) -> None:
+    def test_all_were_killed_and_one_has_lost_its_disk(self, order: tuple[int, int, int]) -> None:
         """1. all three die at once; 2. they come back in any order, 1 with an empty disk;
         3. the leader is one of the two that hold data."""
         world = World(3)
@@ -267,8 +273,8 @@ class TestEmptyDisk:
         world.heartbeat(leader, want_fence=True)
         assert world.partition().leader in {1, 2, 3} - {leader}, "it has caught up"
 
-    def test_alone_in_sync_it_is_not_elected(self) -> None:
-        """Without min.insync.replicas nobody else is known to have all that is committed."""
+    def test_without_its_disk_the_last_in_sync_replica_is_not_elected(self) -> None:
+        """With min.insync.replicas=1 no other replica is known to have all committed records."""
         world = World(2)
         world.topic("t", [(1, 2)])
         world.alter_isr([1])
@@ -310,7 +316,7 @@ class TestEmptyDisk:
         assert world.elect(1).name == "none"
         assert world.partition().leader == 1
 
-    def test_the_only_replica_begins_anew(self) -> None:
+    def test_the_only_replica_starts_with_an_empty_log(self) -> None:
         world = World(1)
         world.topic("t", [(1,)])
         world.start(1, disks=[9])

@@ -1,6 +1,6 @@
-"""Large decisions, which a thread makes, and pauses of the controller.
+"""Large decisions, which are made in a thread, and pauses of the controller.
 
-A heartbeat never waits; every other decision waits for the one that a thread works on.
+A heartbeat never waits; every other decision waits for the one that is made in a thread.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from broker_tests.controller.support import (
     register,
     started,
 )
+from broker_tests.manual_clock import ManualClock
 from odradek_broker.controller import active as active_module
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import LARGE_PARTITIONS
 from odradek_broker.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
@@ -91,7 +91,7 @@ class TestInAThread:
     def test_the_end_of_a_broker_with_many_partitions(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Fenced by `tick`, in a thread; what it led has no leader, and comes back with it."""
+        """Fenced by `tick`, in a thread; its partitions have no leader until it is back."""
         monkeypatch.setattr(active_module, "SWEEP_MAX", 2)
 
         async def story() -> None:
@@ -180,7 +180,7 @@ class TestGrace:
         world.tick(2 * world.settings.int("broker.heartbeat.interval.ms") + 1)
         assert world.live() == [2]
 
-    def test_a_pause_of_the_controller_is_nobodys_silence(self) -> None:
+    def test_a_pause_of_the_controller_fences_no_broker(self) -> None:
         world = World(2)
         timeout_ms = world.active.sessions.timeout_ms
         pause_ms = 5 * timeout_ms
@@ -213,7 +213,7 @@ class TestGrace:
         world.tick(1)
         assert world.live() == [2]
 
-    def test_the_seat_finds_out_that_its_loop_stood_still(self) -> None:
+    def test_the_controller_notices_that_its_loop_was_paused(self) -> None:
         """The tick itself may be the first thing that runs after the pause."""
 
         class Controller:

@@ -15,7 +15,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def displaced() -> World:
-    """Partitions that prefer 1 are led by others."""
+    """Partitions whose preferred leader is broker 1 are led by others."""
     world = World(3)
     world.topic("t", [(1, 2, 3), (2, 3, 1), (1, 3, 2)])
     world.stop(1)
@@ -42,7 +42,7 @@ class TestElectLeaders:
         assert world.elect(UNCLEAN) is ErrorCode.none
         assert world.show() == "leader 2 epoch 2 isr 2 recovering"
 
-    def test_unclean_with_nobody_there(self) -> None:
+    def test_unclean_without_a_live_replica(self) -> None:
         world = World(1)
         world.topic("t", [(1,)])
         world.fence(1)
@@ -57,7 +57,7 @@ class TestElectLeaders:
             world.elect(7)
         assert caught.value.code is ErrorCode.invalid_request
 
-    def test_all_leaves_out_what_needs_nothing(self) -> None:
+    def test_electing_all_skips_partitions_that_need_no_election(self) -> None:
         world = displaced()
         world.alter_isr([2, 3, 1])
         request = Struct(election_type=PREFERRED, topic_partitions=None)
@@ -82,7 +82,7 @@ class TestElectLeaders:
 
 
 class TestBalance:
-    def test_leaders_go_back(self) -> None:
+    def test_leaders_return_to_the_preferred_replica(self) -> None:
         world = displaced()
         for index in (0, 2):
             world.alter_isr([world.partition("t", index).leader, 1], "t", index)
@@ -96,7 +96,7 @@ class TestBalance:
         world.tick(interval_ms)
         assert world.image.offset == offset
 
-    def test_not_if_it_is_switched_off(self) -> None:
+    def test_no_rebalancing_where_it_is_switched_off(self) -> None:
         world = World(2, {"auto.leader.rebalance.enable": "false"})
         world.topic("t", [(1, 2)])
         world.active.sessions.timeout_ms = 10**9
@@ -117,7 +117,7 @@ class TestBalance:
         assert len(balance_leaders(world.image, 19)) == 2
         assert len(balance_leaders(world.image)) == 2
 
-    def test_not_all_at_once(self) -> None:
+    def test_leaders_are_rebalanced_in_batches(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)] * (ELECTIONS_MAX + 5))
         world.stop(1)

@@ -1,6 +1,4 @@
-"""Moving partitions: begin, progress, completion, cancel; words and codes as Kafka."""
-
-from typing import Any
+"""Moving partitions: begin, progress, completion, cancel; messages and error codes as in Kafka."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +27,7 @@ def listed(w: World, *names: str) -> list[tuple[str, int, list[int], list[int]]]
 
 
 class TestMove:
-    def test_from_begin_to_end(self) -> None:
+    def test_a_reassignment_from_begin_to_end(self) -> None:
         w = world()
         assert w.reassign([1, 4, 5]) == (ErrorCode.none, None)
         assert w.partition().replicas == (1, 4, 5, 2, 3)
@@ -133,7 +131,7 @@ class TestCancel:
     def test_nothing_to_cancel(self) -> None:
         assert world().reassign(None) == (ErrorCode.no_reassignment_in_progress, None)
 
-    def test_only_the_new_ones_are_in_sync(self) -> None:
+    def test_a_cancel_is_refused_while_only_new_replicas_are_in_sync(self) -> None:
         w = world()
         w.reassign([4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -145,7 +143,7 @@ class TestCancel:
             "leader election."
         )
 
-    def test_only_the_new_ones_are_in_sync_and_that_is_allowed(self) -> None:
+    def test_a_cancel_with_unclean_election_while_only_new_replicas_are_in_sync(self) -> None:
         w = world({"unclean.leader.election.enable": "true"})
         w.reassign([4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -167,13 +165,13 @@ class TestRefused:
             ([2, 2], "The manual partition assignment includes the broker 2 more than once."),
         ],
     )
-    def test_a_target_that_cannot_be(self, replicas: Any, message: str) -> None:
+    def test_an_invalid_target_is_refused(self, replicas: list[int], message: str) -> None:
         w = world()
         offset = w.image.offset
         assert w.reassign(replicas) == (ErrorCode.invalid_replica_assignment, message)
         assert w.image.offset == offset
 
-    def test_what_does_not_exist(self) -> None:
+    def test_unknown_partitions_are_refused(self) -> None:
         w = world()
         code = ErrorCode.unknown_topic_or_partition
         assert w.reassign([1], "x") == (code, "Unable to find a topic named x.")
@@ -211,9 +209,9 @@ class TestRefused:
         max_size=6,
     )
 )
-def test_any_row_of_targets_ends_at_the_last(targets: Any) -> None:
-    """Whatever is asked for in between, once all replicas are in sync the last target (or, after
-    a cancel, what was before it) is the assignment, and the leader is one of it."""
+def test_any_sequence_of_targets_ends_at_the_last(targets: list[list[int] | None]) -> None:
+    """Whatever is requested in between, once all replicas are in sync the assignment is the last
+    target (after a cancel: the assignment before it), and the leader is one of its replicas."""
     w = world()
     settled = [1, 2, 3]
     under_way = settled

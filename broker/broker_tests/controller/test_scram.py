@@ -93,7 +93,7 @@ def test_set_changed_and_deleted() -> None:
         (upsertion("a", 1, 16384), ErrorCode.none),
     ],
 )
-def test_errors_of_an_upsertion(change: Any, code: ErrorCode) -> None:
+def test_errors_of_an_upsertion(change: Struct, code: ErrorCode) -> None:
     image, codes = alter(EMPTY, change, upsertion("other"))
     assert codes == {change.name: code, "other": ErrorCode.none}
     assert image.scram.credential(SHA_256, "other") is not None  # one error does not stop the rest

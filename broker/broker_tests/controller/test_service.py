@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,16 +22,17 @@ from broker_tests.controller.support import (
     register,
     started,
 )
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.controller.brokers import bootstrap
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.controller.voters import Add
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.values import NodeIdentity, RaftEndpoint, ReplicaKey
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
@@ -40,9 +41,10 @@ from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
 DIR = Path("/data")
+B2, B3 = BrokerId(2), BrokerId(3)
 
 
-def run(story: Any) -> None:
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(story())
 
 
@@ -52,8 +54,16 @@ def set_config(kind: int, resource: str, name: str, value: str) -> Struct:
     return Struct(resources=[resource_], validate_only=False)
 
 
+async def holding_commits() -> tuple[ControllerService, asyncio.Future[None]]:
+    """A controller, and the future at whose end its next appends are committed."""
+    log = MemoryLog()
+    controller = await started(log=log)
+    log.hold = asyncio.get_running_loop().create_future()
+    return controller, log.hold
+
+
 class TestOrder:
-    def test_nothing_is_seen_before_it_is_committed(self) -> None:
+    def test_nothing_is_published_before_it_is_committed(self) -> None:
         async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
@@ -75,13 +85,10 @@ class TestOrder:
         run(story)
 
     def test_two_requests_for_one_name_at_the_same_time(self) -> None:
-        """The second is decided before the first is committed, and must know of it."""
+        """The second is decided before the first is committed, and must take it into account."""
 
         async def story() -> None:
-            log = MemoryLog()
-            controller = await started(log=log)
-            committed = asyncio.get_running_loop().create_future()
-            log.hold = committed
+            controller, committed = await holding_commits()
             first = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
             second = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
             await asyncio.sleep(0)
@@ -92,14 +99,36 @@ class TestOrder:
 
         run(story)
 
-    def test_nor_is_an_answer_given_that_rests_on_it(self) -> None:
-        """A refusal because of a change that is then lost: nobody would ask again."""
+    def test_a_broker_that_may_stop_is_no_voter_before_that_is_committed(self) -> None:
+        """Then a quorum of two would lose one of them, and the cluster its controller for good."""
 
         async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
-            committed = asyncio.get_running_loop().create_future()
-            log.hold = committed
+            disks = {broker: UUID(int=1000 + broker) for broker in (B2, B3)}
+            epochs = {b: await register(controller, b, directory=disks[b]) for b in disks}
+            observers = {ReplicaKey(broker, disk) for broker, disk in disks.items()}
+            voter = {ReplicaKey(ME, DIRECTORY)}
+            change = controller.voter_change(voter, observers)
+            assert isinstance(change, Add)
+            assert change.key.id == B2
+            log.hold = asyncio.get_running_loop().create_future()
+            stopping = asyncio.ensure_future(
+                controller.broker_heartbeat(heartbeat(epochs[B2], B2, want_shut_down=True))
+            )
+            await asyncio.sleep(0)
+            assert not controller.image.brokers[B2].fenced
+            assert controller.voter_change(voter, observers) is None
+            log.hold.set_result(None)
+            assert (await stopping).should_shut_down
+
+        run(story)
+
+    def test_no_answer_depends_on_an_uncommitted_record(self) -> None:
+        """A refusal because of a change that is then lost: the client would not retry."""
+
+        async def story() -> None:
+            controller, committed = await holding_commits()
             first = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
             second = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
             for _ in range(5):
@@ -121,7 +150,7 @@ class TestOrder:
 
         run(story)
 
-    def test_a_subscriber_that_fails_does_not_keep_others_from_knowing(
+    def test_a_failing_subscriber_does_not_block_the_others(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def story() -> None:
@@ -142,7 +171,7 @@ class TestOrder:
 
 
 class TestDynamicBrokerConfigs:
-    def test_in_force_before_subscribers_hear_of_it(self) -> None:
+    def test_settings_are_applied_before_subscribers_are_called(self) -> None:
         async def story() -> None:
             settings = Settings()
             log = MemoryLog()
@@ -168,7 +197,7 @@ async def block(controller: ControllerService) -> range:
 
 
 class TestProducerIds:
-    def test_never_twice_also_after_a_restart(self) -> None:
+    def test_a_producer_id_is_never_given_out_twice_even_after_a_restart(self) -> None:
         async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
@@ -236,7 +265,7 @@ async def on_disk(power: Power, *, previous_epoch: int = -1) -> ControllerServic
 
 
 class TestRestart:
-    def test_everything_is_there_again(self) -> None:
+    def test_metadata_is_replayed_after_a_restart(self) -> None:
         async def story() -> None:
             disk = Power()
             before = await on_disk(disk)

@@ -1,4 +1,4 @@
-"""The two state machines: exactly the seeds' diagrams, and nothing ever takes another step."""
+"""The two state machines: exactly the documented diagrams, and no other transition is ever made."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from odradek_broker.metadata.records import (
 )
 from odradek_protocol.ids import BrokerId
 
-# As the seeds draw them.
+# As in the specification of the state machines.
 REPLICA_DIAGRAM = """
   NewReplica --> OfflineReplica
   NewReplica --> OnlineReplica
@@ -125,19 +125,18 @@ class TestDeletion:
         started, ineligible = ReplicaState.DELETION_STARTED, ReplicaState.DELETION_INELIGIBLE
         gone = ReplicaState.NON_EXISTENT
         assert self.states(context) == [started, started, ineligible]
-        assert context.topics_to_delete() == context.topics_ineligible() == {self.TOPIC}
+        assert {key.topic_id for key in context.deletions} == {self.TOPIC}
         removed_at = context.image.offset
         context.deletions.broker_at(BrokerId(1), removed_at)
         context.deletions.broker_at(BrokerId(2), removed_at - 1)
-        context.deletions.broker_at(BrokerId(3), removed_at)  # a late word from before it fell
+        context.deletions.broker_at(BrokerId(3), removed_at)  # a late report from before it failed
         assert self.states(context) == [gone, started, ineligible]
         self.unfence(context, 3)
         assert self.states(context) == [gone, started, started]
-        assert context.topics_ineligible() == set()
         context.deletions.broker_at(BrokerId(3), context.image.offset)
         context.deletions.broker_at(BrokerId(2), context.image.offset)
         assert self.states(context) == [gone, gone, gone]
-        assert context.topics_to_delete() == set()
+        assert len(context.deletions) == 0
         assert len(context.partitions) == len(context.replicas) == 0
         assert context.replicas.illegal_transitions == 0
 
@@ -172,8 +171,8 @@ class TestDeletion:
 
 
 class RandomCluster(RuleBasedStateMachine):
-    """Any sequence of committed records moves replicas and partitions only by legal steps, and
-    what the machines say is what the image says."""
+    """Any sequence of committed records moves replicas and partitions only by legal transitions,
+    and the states of the machines agree with the image."""
 
     BROKERS = (1, 2, 3, 4)
 
@@ -207,9 +206,13 @@ class RandomCluster(RuleBasedStateMachine):
         self.context.apply(delta.finish(self.context.image.offset + len(records)))
         self.context.image.validate()
 
+    def live_brokers(self) -> frozenset[int]:
+        brokers = self.context.image.brokers.values()
+        return frozenset(broker.id for broker in brokers if not broker.fenced)
+
     @rule(replicas=st.permutations(BROKERS), count=st.integers(1, 3))
     def create(self, replicas: list[int], count: int) -> None:
-        live = self.context.live_brokers()
+        live = self.live_brokers()
         chosen = tuple(replicas[:count])
         isr = tuple(r for r in chosen if r in live)
         if not isr:
@@ -236,7 +239,7 @@ class RandomCluster(RuleBasedStateMachine):
         records: list[MetadataRecord] = [
             BrokerRegistrationChangeRecord(registration.id, registration.epoch, fenced=fence)
         ]
-        live = (self.context.live_brokers() | {broker}) - ({broker} if fence > 0 else set())
+        live = (self.live_brokers() | {broker}) - ({broker} if fence > 0 else set())
         for topic in self.context.image.topics.values():
             partition = topic.partitions[0]
             leader = next((r for r in partition.isr if r in live), -1)

@@ -1,4 +1,4 @@
-"""A broker that runs out of space lets others lead, where there are others."""
+"""A broker that runs out of space gives up its leaderships, where other replicas can lead."""
 
 from itertools import pairwise
 from random import Random
@@ -34,7 +34,7 @@ def world(replicas: list[int] | None = None) -> World:
     return found
 
 
-def test_others_must_suffice() -> None:
+def test_a_broker_steps_aside_only_if_enough_others_are_left() -> None:
     w = world()
     assert can_step_aside(w.image, ONE, two)
     w.alter_isr([1, 2])
@@ -73,7 +73,7 @@ def test_it_comes_back_with_room_and_when_others_are_missing() -> None:
     assert not stepping.decide([ENOUGH], w.image, two, 3_000)
 
 
-def test_two_that_stepped_aside_together_do_not_go_on_so() -> None:
+def test_a_broker_steps_aside_again_only_after_a_pause() -> None:
     w = world([2, 1, 3])
     stepping = SteppingAside(ONE, Random(1))
     assert stepping.decide([LOW], w.image, two, 0)
@@ -85,8 +85,9 @@ def test_two_that_stepped_aside_together_do_not_go_on_so() -> None:
 
 
 def test_leaders_move_where_others_can_lead() -> None:
-    """1. the broker alone has one partition, and leads another with others; 2. it is fenced for a
-    moment; 3. and not again while others lead; 4. but again, after a pause, when it leads."""
+    """1. the broker has the only replica of one partition, and leads a replicated one; 2. it is
+    fenced for a moment; 3. it is not fenced again while others lead; 4. after a pause it is, if it
+    leads again."""
     w = world()
     w.topic("alone", [[1]])
     stepping = SteppingAside(ONE, Random(1))
@@ -122,7 +123,7 @@ def test_the_pause_doubles() -> None:
     while len(steps) < 5:
         if stepping.decide([LOW, ENOUGH], w.image, two, now_ms):
             steps.append(now_ms)
-            stepping.leaving = False  # fenced, and its leaders came back
+            stepping.leaving = False  # fenced, and leads its partitions again
         now_ms += 1_000
     gaps = [later - before for before, later in pairwise(steps)]
     assert all(
@@ -130,9 +131,9 @@ def test_the_pause_doubles() -> None:
     )
 
 
-def test_full_leaves_every_isr_once() -> None:
-    """1. one of its directories is full; 2. the broker is fenced; 3. and let in again, because it
-    has others that work."""
+def test_a_full_broker_leaves_every_isr_once() -> None:
+    """1. one of its directories is full; 2. the broker is fenced; 3. it is unfenced again, because
+    its other directories work."""
     w = world()
     stepping = SteppingAside(ONE, Random(1))
     assert stepping.decide([FULL, ENOUGH], w.image, two, 0)
@@ -144,15 +145,15 @@ def test_full_leaves_every_isr_once() -> None:
     assert stepping.decide([FULL, ENOUGH], w.image, two, 4_000) is shares_any(w.image, ONE)
 
 
-def test_full_where_nobody_else_is() -> None:
+def test_a_full_broker_without_other_replicas_stays() -> None:
     stepping = SteppingAside(ONE, Random(1))
     assert not stepping.decide([FULL], world([1]).image, one, 0), "readers are served"
 
 
 def test_a_replica_in_a_full_directory_leaves_an_isr_that_took_it_in_late() -> None:
-    """1. it is in no ISR when its directory gets full; 2. a proposal of its leader that was on its
-    way takes it in; 3. it leaves again, whatever its other directory has. (The simulation found
-    this.)"""
+    """1. it is in no ISR when its directory gets full; 2. an earlier proposal of its
+    leader arrives and adds it; 3. it leaves again, whatever room its other directory has. (Found
+    by the simulation.)"""
     w = world([2, 1, 3])
     (mine, *_) = w.image.topics["t"].partitions[0].directories[1:]
     w.alter_isr([2, 3])

@@ -1,4 +1,4 @@
-"""Create, delete, grow: what is decided, and in which words it is refused (Kafka's).
+"""Create, delete, grow: the decisions, and Kafka's error messages.
 
 The expected texts were read off Apache Kafka 4.3.1 with the same requests.
 """
@@ -12,6 +12,7 @@ import pytest
 
 from broker_tests.controller.support import after, cluster, create, delete, new_topic
 from odradek_broker.controller import topics
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import (
     ConfigRecord,
@@ -39,7 +40,7 @@ def with_topics(image: MetadataImage, *asked: Struct) -> MetadataImage:
     return after(image, result.records)
 
 
-def answers(result: Any) -> list[tuple[str, int, str | None]]:
+def answers(result: ControllerResult[Struct]) -> list[tuple[str, int, str | None]]:
     return [(t.name, int(t.error_code), t.error_message) for t in result.response.topics]
 
 
@@ -178,7 +179,7 @@ class TestCreate:
             ),
         ],
     )
-    def test_refused(self, topic: Any, code: ErrorCode, message: str) -> None:
+    def test_refused(self, topic: Struct, code: ErrorCode, message: str) -> None:
         result = decide(ONE_BROKER, create(topic))
         assert answers(result) == [(topic.name, code, message)]
         assert result.records == []
@@ -322,13 +323,13 @@ class TestCreatePartitions:
         )
         return topics.create_partitions(self.image, request, Random(1))
 
-    def test_more(self) -> None:
+    def test_more_partitions_are_created(self) -> None:
         result = self.decide(("a", 5, None))
         partitions = after(self.image, result.records).topics["a"].partitions
         assert len(partitions) == 5
         assert all(len(p.replicas) == 2 for p in partitions.values())
 
-    def test_by_hand(self) -> None:
+    def test_more_partitions_with_a_manual_assignment(self) -> None:
         result = self.decide(("a", 3, [[3, 1]]))
         assert after(self.image, result.records).topics["a"].partitions[2].replicas == (3, 1)
 
@@ -366,7 +367,9 @@ class TestCreatePartitions:
             (("a", 20_003, None), 44, "Excessively large number of partitions per request."),
         ],
     )
-    def test_refused(self, asked: Any, code: ErrorCode, message: str) -> None:
+    def test_refused(
+        self, asked: tuple[str, int, list[list[int]] | None], code: ErrorCode, message: str
+    ) -> None:
         result = self.decide(asked)
         (answer,) = result.response.results
         assert (int(answer.error_code), answer.error_message) == (code, message)

@@ -1,6 +1,5 @@
-"""Who votes: up to three, spread over racks, one change at a time."""
+"""The voters of the quorum: up to three, spread over racks, one change at a time."""
 
-from typing import Any
 from uuid import UUID
 
 from hypothesis import given
@@ -38,7 +37,7 @@ def test_one_broker_votes_alone() -> None:
 
 
 def test_two_brokers_have_one_voter() -> None:
-    """Two voters could spare neither."""
+    """A quorum of two voters tolerates no failure."""
     assert voter_change(no_racks(1, 2), keys(1), keys(2), leader=1) is None
 
 
@@ -66,7 +65,7 @@ def test_racks_alternate() -> None:
     assert second.key == key(4)
 
 
-def test_only_those_that_are_there() -> None:
+def test_only_live_brokers_become_voters() -> None:
     image = cluster({1: None, 2: None, 3: None, 4: None}, fenced=[2])
     change = voter_change(image, keys(1), keys(2, 3, 4, 9), leader=1)
     assert isinstance(change, Add)
@@ -112,8 +111,8 @@ def set_auto_join(image: MetadataImage, broker: str, value: str) -> MetadataImag
 class TestWhatTheOperatorSaid:
     LISTED = (1, 2, 3)
 
-    def test_the_listed_wait_for_each_other(self) -> None:
-        """Broker 3 is late: 4 and 5 do not take its place."""
+    def test_listed_voters_wait_for_each_other(self) -> None:
+        """Broker 3 starts late: 4 and 5 do not become voters in its place."""
         image = no_racks(1, 2, 4, 5)
         assert voter_change(image, keys(1), keys(2, 4, 5), 1, self.LISTED) is None
         assert voter_change(image, keys(1, 2), keys(4, 5), 1, self.LISTED) is None
@@ -147,7 +146,7 @@ class TestWhatTheOperatorSaid:
         image = set_auto_join(image, "3", "true")
         assert isinstance(voter_change(image, keys(1, 2), keys(3), 1), Add)
 
-    def test_left_to_the_operator_altogether(self) -> None:
+    def test_voters_are_left_to_the_operator(self) -> None:
         image = set_auto_join(no_racks(1, 2, 3, 4), "", "false")
         assert voter_change(image, keys(1), keys(2, 3, 4), 1) is None
 
@@ -168,8 +167,10 @@ class TestWhatTheOperatorSaid:
     gone=st.sets(st.integers(1, 7)),
     data=st.data(),
 )
-def test_it_comes_to_rest(brokers: Any, gone: Any, data: Any) -> None:
-    """From any voters to at most three, without ever changing two at once or the leader."""
+def test_the_set_of_voters_converges(
+    brokers: dict[int, str], gone: set[int], data: st.DataObject
+) -> None:
+    """From any set to at most three voters, one change at a time, never removing the leader."""
     image = cluster(brokers)
     nodes = sorted({*brokers, *gone})
     voters = {key(n) for n in data.draw(st.sets(st.sampled_from(nodes), min_size=1, max_size=4))}

@@ -1,6 +1,7 @@
-"""The way to the active controller: here or elsewhere, and while it moves."""
+"""Requests to the active controller: on this broker, on another one, and while it changes."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ def channel(node: Node, local: Any) -> ControllerChannel:
     return ControllerChannel(node.quorum, {52: local}, loop, f"broker-{node.node_id}-test")
 
 
-def run(story: Any) -> None:
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_story(story, seconds=60)
 
 
 def nonsense(node: Node) -> Struct:
-    """A request that every node answers with an error of its own: INVALID_REQUEST."""
+    """A request that every node refuses with INVALID_REQUEST."""
     return Struct(cluster_id=node.cluster_id, voter_id=1, topics=[])
 
 
@@ -34,7 +35,7 @@ async def local(_: Struct) -> Struct:
 
 
 class TestChannel:
-    def test_on_the_controller_it_is_a_call(self, tmp_path: Path) -> None:
+    def test_on_the_controller_a_request_is_a_local_call(self, tmp_path: Path) -> None:
         async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()
@@ -52,7 +53,7 @@ class TestChannel:
 
         run(story)
 
-    def test_elsewhere_it_goes_to_the_controller(self, tmp_path: Path) -> None:
+    def test_other_brokers_send_the_request_to_the_controller(self, tmp_path: Path) -> None:
         async def story() -> None:
             async with Cluster(tmp_path, 2) as cluster:
                 active = await cluster.active()
@@ -79,7 +80,7 @@ class TestChannel:
 
         run(story)
 
-    def test_while_the_controller_moves_it_is_asked_again(self, tmp_path: Path) -> None:
+    def test_a_request_is_repeated_while_the_controller_moves(self, tmp_path: Path) -> None:
         """1. a request waits for an isolated controller; 2. another is elected; 3. it answers."""
 
         async def story() -> None:
@@ -103,7 +104,7 @@ class TestChannel:
 
         run(story)
 
-    def test_a_controller_that_just_lost_its_seat_is_not_believed(self, tmp_path: Path) -> None:
+    def test_a_request_is_repeated_when_a_controller_was_deposed(self, tmp_path: Path) -> None:
         async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()

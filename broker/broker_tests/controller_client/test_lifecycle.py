@@ -2,7 +2,7 @@
 controller."""
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 import pytest
@@ -40,7 +40,7 @@ class Controller:
         self.registrations: list[Struct] = []
         self.heartbeats: list[Struct] = []
         self.refusals: list[ErrorCode] = []  # of the next registrations
-        self.unknown = False  # it has never heard of this broker
+        self.unknown = False  # the broker is not registered
         self.gone = False
         self.offset = 9
         self.beat = asyncio.Event()
@@ -107,7 +107,10 @@ class Bench:
         )
 
 
-def run(story: Any, **overrides: Any) -> None:
+Story = Callable[[Bench, BrokerLifecycle, Controller], Awaitable[None]]
+
+
+def run(story: Story, **overrides: str) -> None:
     async def main() -> None:
         bench = Bench(**overrides)
         try:
@@ -119,8 +122,8 @@ def run(story: Any, **overrides: Any) -> None:
 
 
 class TestLife:
-    def test_from_the_registration_to_the_end(self) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+    def test_a_broker_registers_is_unfenced_and_shuts_down(self) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             assert await lifecycle.register(LISTENERS) == 10
             (sent,) = controller.registrations
             assert (sent.broker_id, sent.cluster_id, sent.previous_broker_epoch) == (
@@ -142,7 +145,7 @@ class TestLife:
         run(story)
 
     def test_a_forgotten_broker_registers_again_as_the_same_incarnation(self) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             await lifecycle.register(LISTENERS)
             lifecycle.start()
             await lifecycle.unfence()
@@ -156,8 +159,8 @@ class TestLife:
 
         run(story)
 
-    def test_a_controller_that_is_away_is_waited_for(self) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+    def test_an_unavailable_controller_is_waited_for(self) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             controller.gone = True
             registering = asyncio.ensure_future(lifecycle.register(LISTENERS))
             await asyncio.sleep(0.05)
@@ -174,8 +177,8 @@ class TestLife:
 
         run(story)
 
-    def test_the_last_of_a_cluster_does_not_wait_for_a_controller_for_ever(self) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+    def test_the_last_broker_does_not_wait_for_a_controller_without_limit(self) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             await lifecycle.register(LISTENERS)
             lifecycle.start()
             await lifecycle.unfence()
@@ -185,10 +188,10 @@ class TestLife:
         run(story, broker_session_timeout_ms="3000")
 
     @pytest.mark.parametrize("steps", range(4))
-    def test_it_stops_also_while_it_is_woken(self, steps: Any) -> None:
+    def test_stopping_works_while_a_wake_up_is_pending(self, steps: int) -> None:
         """1 it may stop, and does; 2 the metadata says at that moment that it is fenced."""
 
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             epoch = await lifecycle.register(LISTENERS)
             lifecycle.start()
             await lifecycle.unfence()
@@ -213,8 +216,8 @@ class TestRefusals:
             (ErrorCode.invalid_registration, "refuses"),
         ],
     )
-    def test_that_will_not_go_away(self, code: ErrorCode, words: Any) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+    def test_a_permanent_refusal_is_raised(self, code: ErrorCode, words: str) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             controller.refusals = [code]
             with pytest.raises(RegistrationError, match=words) as refused:
                 await lifecycle.register(LISTENERS)
@@ -222,15 +225,15 @@ class TestRefusals:
 
         run(story)
 
-    def test_another_broker_with_this_id_may_be_about_to_be_found_dead(self) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+    def test_a_duplicate_id_is_retried_until_the_old_session_ends(self) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             controller.refusals = [ErrorCode.duplicate_broker_registration] * 3
             assert await lifecycle.register(LISTENERS) == 10
 
         run(story)
 
-    def test_or_it_is_alive(self) -> None:
-        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
+    def test_a_duplicate_id_is_an_error_when_the_other_broker_stays(self) -> None:
+        async def story(bench: Bench, lifecycle: BrokerLifecycle, controller: Controller) -> None:
             controller.refusals = [ErrorCode.duplicate_broker_registration] * 1000
             with pytest.raises(RegistrationError, match=r"node\.id 1 is in use"):
                 await lifecycle.register(LISTENERS)
@@ -239,14 +242,14 @@ class TestRefusals:
 
 
 class TestProducerIds:
-    def test_blocks_are_used_up_and_asked_for_once_at_a_time(self) -> None:
+    def test_one_request_at_a_time_for_the_next_block(self) -> None:
         async def story() -> None:
             asked = []
 
             class Blocks:
                 async def call(
-                    self, key: Any, version: int, request: Any, timeout_ms: float
-                ) -> Any:
+                    self, key: int, version: int, request: Struct, timeout_ms: float
+                ) -> Struct:
                     await asyncio.sleep(0)
                     asked.append(request.broker_epoch)
                     start = (len(asked) - 1) * 10
@@ -260,12 +263,14 @@ class TestProducerIds:
         asyncio.run(story())
 
     @pytest.mark.parametrize("answer", [PeerUnavailable("gone"), ErrorCode.stale_broker_epoch])
-    def test_clients_try_again_when_there_is_none(self, answer: Any) -> None:
+    def test_without_a_block_clients_get_a_retriable_error(
+        self, answer: PeerUnavailable | ErrorCode
+    ) -> None:
         async def story() -> None:
             class Blocks:
                 async def call(
-                    self, key: Any, version: int, request: Any, timeout_ms: float
-                ) -> Any:
+                    self, key: int, version: int, request: Struct, timeout_ms: float
+                ) -> Struct:
                     if isinstance(answer, Exception):
                         raise answer
                     return Struct(error_code=answer)

@@ -1,4 +1,4 @@
-"""What does no I/O: hashing, timers, record schemas, the host's append, replay and response."""
+"""The parts without I/O: hashing, timers, record schemas, the host's append, replay, response."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_tests.coordinator.support import ShardLog
 from odradek_broker.coordinator.hashing import java_hash, partition_for
 from odradek_broker.coordinator.host import ReloadNeeded, ShardHost
 from odradek_broker.coordinator.loading import batches_of, replay_batch
@@ -19,10 +20,11 @@ from odradek_broker.coordinator.result import (
     Producer,
 )
 from odradek_broker.coordinator.timers import Timers
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import MetadataImage
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages.struct import Struct
-from odradek_protocol.records.record_batch import OFFSET
 
 NOW = Moment(0.0, 1_700_000_000_000)
 
@@ -101,7 +103,7 @@ def test_schema_refuses(data: bytes) -> None:
 
 
 class Register:
-    """A shard for tests: the last value of each key, and what each transaction wants to set."""
+    """A shard for tests: the last value of each key, and what each open transaction has set."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes | None] = {}
@@ -116,12 +118,14 @@ class Register:
         if committed:
             self.values.update(pending)
 
-    def loaded(self, leader_epoch: int, image: Any, now: Moment) -> CoordinatorResult[None]:
+    def loaded(
+        self, leader_epoch: int, image: MetadataImage, now: Moment
+    ) -> CoordinatorResult[None]:
         return NOTHING
 
     def begin_epoch(self, leader_epoch: int) -> None: ...
 
-    def metadata_changed(self, delta: Any, now: Moment) -> CoordinatorResult[None]:
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> CoordinatorResult[None]:
         return NOTHING
 
     def next_deadline_ms(self) -> float:
@@ -131,36 +135,19 @@ class Register:
         return NOTHING
 
 
-class MemoryLog:
-    batch_bytes_max = 10_000
-
-    def __init__(self) -> None:
-        self.batches: list[bytes] = []
-        self.end = 0
-        self.error: KafkaError | None = None
-
-    def append(self, batch: bytes) -> int:
-        if self.error:
-            raise self.error
-        ((header, _),) = batches_of(batch)
-        self.batches.append(OFFSET.pack(self.end) + batch[OFFSET.size :])
-        self.end += header.record_count
-        return self.end - 1
-
-
 def _put(key: bytes, value: bytes) -> CoordinatorResult[str]:
     return CoordinatorResult([CoordinatorRecord(key, value)], f"put {key!r}")
 
 
 def test_answers_come_when_committed_and_in_order() -> None:
-    log = MemoryLog()
+    log = ShardLog()
     answers: list[Any] = []
     host = ShardHost(Register(), log)
     assert host.settle(_put(b"a", b"1"), answers.append, NOW)
     assert host.shard.values == {b"a": b"1"}  # the next decision sees it
     assert host.settle(
         CoordinatorResult((), "read"), answers.append, NOW
-    )  # of what may be lost: waits
+    )  # depends on an uncommitted record: waits
     assert host.settle(_put(b"b", b"2"), answers.append, NOW)
     assert answers == []
     host.committed(1)
@@ -173,7 +160,7 @@ def test_answers_come_when_committed_and_in_order() -> None:
 
 def test_a_parked_request_is_answered_by_a_later_result_or_by_the_end() -> None:
     first, second = DeferredResponse(), DeferredResponse()
-    host, answers = ShardHost(Register(), MemoryLog()), []
+    host, answers = ShardHost(Register(), ShardLog()), []
     host.settle(CoordinatorResult((), first), lambda a: answers.append(("first", a)), NOW)
     host.settle(CoordinatorResult((), second), lambda a: answers.append(("second", a)), NOW)
     host.settle(
@@ -192,13 +179,13 @@ def test_a_parked_request_is_answered_by_a_later_result_or_by_the_end() -> None:
 def test_the_decision_that_parks_a_request_may_answer_it() -> None:
     ticket = DeferredResponse()
     answers: list[Any] = []
-    host = ShardHost(Register(), MemoryLog())
+    host = ShardHost(Register(), ShardLog())
     host.settle(CoordinatorResult((), ticket, answers=[(ticket, "at once")]), answers.append, NOW)
     assert answers == ["at once"]
 
 
 def test_a_failed_append_changes_nothing_or_asks_for_a_reload() -> None:
-    log = MemoryLog()
+    log = ShardLog()
     host = ShardHost(Register(), log)
     answers: list[Any] = []
     log.error = KafkaError(ErrorCode.not_enough_replicas)
@@ -217,8 +204,8 @@ def test_a_failed_append_changes_nothing_or_asks_for_a_reload() -> None:
     assert answers == []
 
 
-def test_what_need_not_be_atomic_is_split() -> None:
-    log = MemoryLog()
+def test_records_that_need_not_be_atomic_are_split_into_batches() -> None:
+    log = ShardLog()
     host = ShardHost(Register(), log)
     records = [CoordinatorRecord(b"k%d" % n, b"v" * 500) for n in range(100)]
     host.settle(CoordinatorResult(records, None, atomic=False), None, NOW)
@@ -227,7 +214,7 @@ def test_what_need_not_be_atomic_is_split() -> None:
 
 
 def test_a_loaded_shard_equals_the_one_that_wrote() -> None:
-    log = MemoryLog()
+    log = ShardLog()
     host = ShardHost(Register(), log)
     host.settle(_put(b"a", b"1"), None, NOW)
     host.settle(_put(b"b", b"2"), None, NOW, Producer(7, 0))

@@ -1,10 +1,10 @@
-"""A shard with a log in memory, and members that ask it: no broker, no clock, no asyncio."""
+"""A shard with a log in memory, and members that send it requests: no broker, clock or asyncio."""
 
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from broker_tests.coordinator.test_without_io import MemoryLog
+from broker_tests.coordinator.support import ShardLog
 from odradek_broker.coordinator.host import ShardHost
 from odradek_broker.coordinator.loading import batches_of, replay_batch
 from odradek_broker.coordinator.result import CoordinatorResult, Moment, Producer
@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, config: GroupConfig | None = None, seed: int = 1) -> None:
         self.config = config or GroupConfig(initial_rebalance_delay_ms=0)
         self.rng = Random(seed)
-        self.log = MemoryLog()
+        self.log = ShardLog()
         self.now_ms = 0.0
         self.answers: dict[str, list[Any]] = {}
         self.host = self._host()
@@ -82,7 +82,7 @@ class Bench:
         self.now_ms = until
 
     def fail_over(self) -> GroupShard:
-        """Another broker takes over, with nothing but the log; the old shard is returned."""
+        """Another broker loads the shard from the log; returns the old shard."""
         old = self.shard
         self.host.fail(KafkaError(ErrorCode.not_coordinator))
         self.host = self._host()

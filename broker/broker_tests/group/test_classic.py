@@ -37,8 +37,9 @@ def test_every_pair_of_state_and_event_is_decided() -> None:
 
 
 def test_two_members_join_sync_and_one_dies() -> None:
-    """1. a is alone. 2. b joins: a hears of it and joins again; both wait for the assignment.
-    3. the leader brings it. 4. b is silent for its session: a is asked to join, and is alone."""
+    """1. a is alone. 2. b joins: a's heartbeat returns REBALANCE_IN_PROGRESS, and a joins again;
+    both wait for the assignment. 3. the leader sends it. 4. b sends no heartbeats for its
+    session: a has to join again, and is alone."""
     bench = Bench()
     bench.join("a")
     a = bench.last("a").member_id
@@ -68,7 +69,7 @@ def test_two_members_join_sync_and_one_dies() -> None:
     assert bench.last("a").generation_id == 3
 
 
-def test_the_first_rebalance_waits_for_more_members_but_not_for_ever() -> None:
+def test_the_first_rebalance_waits_for_more_members_up_to_a_limit() -> None:
     bench = Bench(GroupConfig(initial_rebalance_delay_ms=3000))
     for number in range(10):
         bench.join(f"m{number}", rebalance_timeout_ms=10_000)
@@ -94,7 +95,7 @@ def test_members_that_do_not_join_in_time_are_left_out() -> None:
     assert bench.last("a").code is ErrorCode.unknown_member_id
 
 
-def test_a_member_that_never_syncs_is_thrown_out() -> None:
+def test_a_member_that_never_syncs_is_removed() -> None:
     bench = Bench()
     bench.join("a", session_timeout_ms=60_000)
     a = bench.last("a").member_id
@@ -239,9 +240,9 @@ STEPS = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=40), st.integers(0, 3), st.sampled_from([0, 500]))
 def test_any_order_of_requests(steps: list[tuple[str, object]], version: int, delay: int) -> None:
-    """Members do what they like, in any order. Held after each step: the invariants of the
-    group, a generation that never falls while the group lives, and only the present generation
-    commits. At the end everyone behaves, and the group becomes Stable with all of them."""
+    """Members send any requests in any order. After each step the invariants of the group hold,
+    its generation never decreases, and only members of the current generation commit. At the end
+    all members follow the protocol, and the group becomes Stable with all of them."""
     bench = Bench(GroupConfig(initial_rebalance_delay_ms=delay))
     ids = dict.fromkeys(NAMES, "")
     generation = dict.fromkeys(NAMES, -1)
@@ -284,7 +285,7 @@ def test_any_order_of_requests(steps: list[tuple[str, object]], version: int, de
             bench.pass_time(what)
         elif step == "failover":
             bench.fail_over()
-            highest = 0  # a generation that nobody synced is in no record
+            highest = 0  # a generation that no member synced is in no record
         else:
             act(step, str(what))
         learn()
@@ -292,7 +293,7 @@ def test_any_order_of_requests(steps: list[tuple[str, object]], version: int, de
         now = getattr(found, "generation", 0)
         assert now >= highest or found is None or now == 0
         highest = now
-    bench.pass_time(400_000)  # whoever is left of before is gone
+    bench.pass_time(400_000)  # the earlier members have left
     learn()
     ids.update(dict.fromkeys(NAMES, ""))
     for _ in range(2):  # the first to join may be alone at first, and is asked to join again

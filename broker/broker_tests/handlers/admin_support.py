@@ -1,17 +1,17 @@
-"""Handlers on a controller in memory: `ask(metadata, …)` gives what a client would decode."""
+"""Handlers on a controller in memory: `ask(metadata, …)` returns the decoded response."""
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from broker_tests.controller.support import MemoryLog, started
+from broker_tests.manual_clock import ManualClock
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.metadata_cache import MetadataCache
 from odradek_broker.model.principal import ANONYMOUS
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.security.quotas import ClientQuotas
 from odradek_protocol.messages.api import (
     decode_request,
@@ -71,7 +71,9 @@ class AdminClient:
         return decode_response(key, version, encode_response(key, version, answer))
 
 
-def with_client(story: Any, settings: Mapping[str, str] | None = None) -> None:
+def with_client(
+    story: Callable[[AdminClient], Awaitable[None]], settings: Mapping[str, str] | None = None
+) -> None:
     """Runs `story(client)` on a controller with one live broker."""
 
     async def run() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from broker_tests.controller.support import create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.handlers import (
@@ -28,7 +29,6 @@ from odradek_broker.handlers import (
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.struct import Struct
@@ -106,7 +106,7 @@ def test_the_first_find_coordinator_creates_the_internal_topic(version: int) -> 
         image = client.controller.image
         topic = image.topics["__consumer_offsets"]
         assert len(topic.partitions) == 5
-        # One broker, and nobody said that there should be three replicas.
+        # One broker, and no setting asks for three replicas.
         assert all(len(p.replicas) == 1 for p in topic.partitions.values())
         assert image.topic_config("__consumer_offsets")["cleanup.policy"] == "compact"
         assert answer.node_id == topic.partitions[partition_for("g", 5)].leader
@@ -165,7 +165,7 @@ def test_acls(version: int) -> None:
     with_client(story)
 
 
-def test_nothing_of_what_comes_later() -> None:
+def test_listings_of_a_new_cluster_are_empty() -> None:
     async def story(client: AdminClient) -> None:
         moving = await client.ask(list_partition_reassignments, 0, timeout=1000, topics=None)
         assert moving.topics == []
@@ -226,6 +226,7 @@ def test_a_failed_metadata_log_is_an_error_per_item() -> None:
             assert [(r.resource_name, r.error_code) for r in answer.responses] == [("a", storage)]
         asked = [Struct(name="new", topic_id=None)]
         answer = await client.ask(metadata, 13, topics=asked, allow_auto_topic_creation=True)
-        assert [(t.name, t.error_code) for t in answer.topics] == [("new", storage)]
+        unknown = ErrorCode.unknown_topic_or_partition  # as in Kafka: the client asks again
+        assert [(t.name, t.error_code) for t in answer.topics] == [("new", unknown)]
 
     with_client(story)

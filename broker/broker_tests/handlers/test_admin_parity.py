@@ -1,7 +1,7 @@
 """The same admin requests to our broker and to Apache Kafka get the same answers.
 
-Not only codes: the messages too, because scripts and people read them. What differs on purpose
-is in DIFFERENT, with the reason.
+Messages are compared as well as codes, because scripts and people read them. Intended differences
+are in DIFFERENT, with the reason.
 """
 
 import socket
@@ -9,12 +9,14 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from broker_tests.handlers.parity_script import Step, describe, steps
+from broker_tests.handlers.parity_requests import Step, describe
+from broker_tests.handlers.parity_script import steps
 from odradek_protocol.messages.api import decode_response, encode_request, flexible, request_header
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
@@ -67,7 +69,7 @@ def client(server: Server) -> Iterator[Client]:
 
 
 def plain(value: Any) -> Any:
-    """Without what varies; lists in an order of their own, except partitions'."""
+    """Varying fields by their type only; lists sorted, except those of partitions."""
     if isinstance(value, Struct):
         fields = {}
         for name, field in sorted(vars(value).items()):
@@ -84,20 +86,25 @@ def plain(value: Any) -> Any:
     return value
 
 
-@pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
-    """Apache Kafka's and ours."""
-    directory = tmp_path_factory.mktemp("parity")
+@contextmanager
+def both_engines(settings: dict[str, str], directory: Path) -> Iterator[tuple[Client, Client]]:
+    """Clients of Apache Kafka and of our broker, with the same settings."""
     with (
-        RunningApacheKafka(SETTINGS, directory=directory / "apache") as apache,
-        RunningBroker(SETTINGS, directory=directory / "ours") as ours,
+        RunningApacheKafka(settings, directory=directory / "apache") as apache,
+        RunningBroker(settings, directory=directory / "ours") as ours,
         client(apache) as ask_apache,
         client(ours) as ask_ours,
     ):
         yield ask_apache, ask_ours
 
 
-def test_same_answers(clients: Any) -> None:
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
+    with both_engines(SETTINGS, tmp_path_factory.mktemp("parity")) as both:
+        yield both
+
+
+def test_same_answers(clients: tuple[Client, Client]) -> None:
     apache, ours = clients
     wrong = []
     for step in steps():
@@ -118,7 +125,7 @@ OTHER_DEFAULTS = (
 )
 
 
-def test_same_broker_settings(clients: Any) -> None:
+def test_same_broker_settings(clients: tuple[Client, Client]) -> None:
     """Every name, type, default, and whether it can be changed at run time."""
     apache, ours = ({c["name"]: c for c in _settings(asked)} for asked in clients)
     assert apache.keys() == {name for name in ours if not name.startswith("odradek.")}

@@ -1,5 +1,6 @@
 """The APIs by which brokers and operators reach the controller, in every version."""
 
+from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -74,7 +75,7 @@ def test_a_broker_registers_and_is_unfenced(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_registration_without_directories_is_of_no_use(version: int) -> None:
+def test_a_registration_without_directories_is_refused(version: int) -> None:
     async def story(client: AdminClient) -> None:
         with pytest.raises(KafkaError) as caught:
             await client.ask(broker_registration, version, **registration())
@@ -213,7 +214,7 @@ FOR_OPERATORS: dict[Any, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("module", BROKER_ONLY, ids=lambda m: m.__name__.split(".")[-1])
-def test_only_brokers_may_ask(module: Any) -> None:
+def test_only_brokers_may_ask(module: ModuleType) -> None:
     """That is, only on the listener that they use."""
 
     async def story(client: AdminClient) -> None:
@@ -228,10 +229,10 @@ def test_only_brokers_may_ask(module: Any) -> None:
 @pytest.mark.parametrize(
     "module", [*BROKER_ONLY, *FOR_OPERATORS], ids=lambda m: m.__name__.split(".")[-1]
 )
-def test_not_by_a_controller_that_is_not_active(module: Any) -> None:
+def test_an_inactive_controller_refuses_requests(module: ModuleType) -> None:
     async def story(client: AdminClient) -> None:
         client.controller.resign()
-        if module in FOR_OPERATORS:  # it is asked for again where the controller is
+        if module in FOR_OPERATORS:  # the request is forwarded to the active controller
             with pytest.raises(ControllerMovedError):
                 await client.ask(module, module.VERSIONS[-1], **FOR_OPERATORS[module])
             return

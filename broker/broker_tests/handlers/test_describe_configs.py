@@ -166,7 +166,7 @@ def test_log_levels() -> None:
     with_client(story)
 
 
-def test_what_has_a_configuration() -> None:
+def test_resources_that_have_a_configuration() -> None:
     async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         answer = await client.ask(list_config_resources, 1, resource_types=[])
@@ -180,7 +180,7 @@ def test_what_has_a_configuration() -> None:
 
 
 def test_an_unknown_type_refuses_all_of_the_request() -> None:
-    """As Kafka: nobody knows what else the client means."""
+    """As Kafka does."""
 
     async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))

@@ -1,4 +1,4 @@
-"""Fetch as followers and consumers in racks ask: who is answered what, by whom."""
+"""Fetch by followers and by consumers in racks: which replica answers, and with what."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from odradek_protocol.messages.struct import Struct
 async def follower_fetch(
     cluster: Cluster, broker: int, partition: FetchPartition, epoch: int = 103, **options: Any
 ) -> FetchedPartition:
-    """As broker 3."""
+    """A fetch of broker 3, a follower."""
     body = encode_fetch_request(
         17,
         FetchRequest(
@@ -45,38 +45,33 @@ async def follower_fetch(
     return response.topics[0][2][0]
 
 
+def consumer_request(offset: int, rack: str, version: int) -> bytes:
+    partition = Struct(
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        log_start_offset=-1,
+        partition_max_bytes=1 << 20,
+    )
+    name = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "orders"}
+    request = Struct(
+        replica_id=-1,
+        max_wait=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[Struct(**name, partitions=[partition])],
+        rack_id=rack,
+    )
+    return api.encode_request(1, version, request)
+
+
 async def consumer_fetch(
     cluster: Cluster, broker: int, offset: int, rack: str = "", version: int = 17
 ) -> FetchedPartition:
-    topic_field = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "orders"}
-    body = api.encode_request(
-        1,
-        version,
-        Struct(
-            replica_id=-1,
-            max_wait=0,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[
-                Struct(
-                    **topic_field,
-                    partitions=[
-                        Struct(
-                            partition=0,
-                            current_leader_epoch=-1,
-                            fetch_offset=offset,
-                            log_start_offset=-1,
-                            partition_max_bytes=1 << 20,
-                        )
-                    ],
-                )
-            ],
-            rack_id=rack,
-        ),
-    )
+    body = consumer_request(offset, rack, version)
     response = await cluster.consume(broker, body, version)
     return response.topics[0][2][0]
 
@@ -110,7 +105,7 @@ def test_a_follower_reads_what_is_written_a_consumer_what_is_committed(tmp_path:
         pytest.param(at(1, last_epoch=7), 103, ErrorCode.offset_out_of_range, id="unheard of"),
     ],
 )
-def test_followers_that_are_refused(
+def test_invalid_follower_fetches_are_refused(
     tmp_path: Path, partition: FetchPartition, epoch: int, expected: ErrorCode
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -183,27 +178,7 @@ def test_consumers_are_sent_to_the_replica_in_their_rack(tmp_path: Path) -> None
 
 async def consumer_fetch_by_name(cluster: Cluster, broker: int) -> int:
     """Fetch v10, from before consumers knew of followers."""
-    partition = Struct(
-        partition=0,
-        current_leader_epoch=-1,
-        fetch_offset=0,
-        log_start_offset=-1,
-        partition_max_bytes=1 << 20,
-    )
-    body = api.encode_request(
-        1,
-        10,
-        Struct(
-            replica_id=-1,
-            max_wait=0,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[Struct(topic="orders", partitions=[partition])],
-        ),
-    )
+    body = consumer_request(0, "", version=10)
     exchange = Exchange(cluster.context(ALL[broker - 1]), 1, 10, "PLAINTEXT")
     fetch.serve(exchange, body, 0)
     response = api.decode_response(1, 10, bytes((await exchange.answer)[4:]))

@@ -1,7 +1,8 @@
-"""Fetch sessions (KIP-227): the rules of ids and epochs, and who has to make room."""
+"""Fetch sessions (KIP-227): the rules of ids and epochs, and eviction."""
 
+from collections.abc import Iterable
 from random import Random
-from typing import Any
+from typing import cast
 
 import pytest
 
@@ -11,12 +12,20 @@ from odradek_broker.handlers.fetch_session import (
     FetchSessions,
     partitions_of,
 )
+from odradek_broker.partition.partition import Partition
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
+# Per topic (partition, offset to fetch from), and the partitions to forget.
+Topics = Iterable[tuple[str, list[tuple[int, int]]]]
+Forgotten = Iterable[tuple[str, list[int]]]
+TWO: Topics = (("t", [(0, 0), (1, 0)]),)
 
-def request(session_id: Any = 0, epoch: Any = 0, topics: Any = (), forgotten: Any = ()) -> Any:
+
+def request(
+    session_id: int = 0, epoch: int = 0, topics: Topics = (), forgotten: Forgotten = ()
+) -> FetchRequest:
     return FetchRequest(
         -1, -1, 500, 1, 1 << 20, 0, session_id, epoch,
         [(name, None, [ask(i, offset) for i, offset in parts]) for name, parts in topics],
@@ -25,17 +34,22 @@ def request(session_id: Any = 0, epoch: Any = 0, topics: Any = (), forgotten: An
     )  # fmt: skip
 
 
-def ask(index: Any, offset: Any) -> Any:
+def ask(index: int, offset: int) -> FetchPartition:
     return FetchPartition(index, -1, offset, -1, -1, 1 << 20)
 
 
-def open_session(
-    sessions: Any,
-    topics: Any = (("t", [(0, 0), (1, 0)]),),
-    privileged: Any = False,
-    now_ms: Any = 0.0,
-) -> Any:
+def try_to_open(
+    sessions: FetchSessions, topics: Topics = TWO, privileged: bool = False, now_ms: float = 0.0
+) -> FetchSession | None:
     return sessions.open(partitions_of(request(topics=topics)), privileged, False, now_ms)
+
+
+def open_session(
+    sessions: FetchSessions, topics: Topics = TWO, privileged: bool = False, now_ms: float = 0.0
+) -> FetchSession:
+    session = try_to_open(sessions, topics, privileged, now_ms)
+    assert session is not None
+    return session
 
 
 def test_an_incremental_request_changes_adds_and_forgets_partitions() -> None:
@@ -82,28 +96,27 @@ def test_a_full_cache_gives_no_session_until_one_is_unused() -> None:
     sessions = FetchSessions(2, Random(1))
     first = open_session(sessions, now_ms=0.0)
     open_session(sessions, now_ms=10.0)
-    assert open_session(sessions, now_ms=20.0) is None
+    assert try_to_open(sessions, now_ms=20.0) is None
     sessions.resume(request(first.id, 1), False, 30.0)
-    # The second one is now the least recently used, and long enough unused.
-    assert open_session(sessions, now_ms=11.0 + EVICT_AFTER_MS) is not None
+    # The second session is now the least recently used, and unused for long enough to be evicted.
+    assert try_to_open(sessions, now_ms=11.0 + EVICT_AFTER_MS) is not None
     sessions.resume(request(first.id, 2), False, 40.0)
     assert len(sessions) == 2
 
 
-def test_followers_push_consumers_out_but_not_each_other() -> None:
+def test_followers_evict_sessions_of_consumers_but_not_each_other() -> None:
     sessions = FetchSessions(1, Random(1))
     consumer = open_session(sessions)
-    follower = open_session(sessions, privileged=True)
-    assert follower is not None
+    assert try_to_open(sessions, privileged=True) is not None
     with pytest.raises(KafkaError):
         sessions.resume(request(consumer.id, 1), False, 1.0)
-    assert open_session(sessions, privileged=True) is None
+    assert try_to_open(sessions, privileged=True) is None
 
 
 def test_only_changed_partitions_are_in_the_next_answer() -> None:
     entry = next(iter(partitions_of(request(topics=[("t", [(0, 0)])])).values()))
     quiet = FetchPartitionResult(0, 0, 5, 5, 0, None, -1, b"")
-    assert entry.changed(quiet)  # the high watermark was never told
+    assert entry.changed(quiet)  # the client does not know the high watermark yet
     entry.remember(quiet)
     assert not entry.changed(quiet)
     assert entry.changed(quiet._replace(high_watermark=6))
@@ -112,34 +125,42 @@ def test_only_changed_partitions_are_in_the_next_answer() -> None:
     failed = quiet._replace(error_code=6)
     assert entry.changed(failed)
     entry.remember(failed)
-    assert entry.changed(quiet), "after an error the watermark is told again"
+    assert entry.changed(quiet), "after an error the watermark is sent again"
 
 
 class Moved:
-    """A partition, as far as a session is concerned."""
+    """Stands for a partition: the part that a session uses."""
 
-    def __init__(self, index: Any) -> None:
+    def __init__(self, index: int) -> None:
         self.topic_id = b""
         self.topic_partition = TopicPartition("t", index)
-        self.listeners: set[Any] = set()
+        self.listeners: set[object] = set()
 
-    def subscribe(self, listener: Any, *, follower: Any) -> None:
+    def subscribe(self, listener: object, *, follower: bool) -> None:
         assert not follower
         self.listeners.add(listener)
 
-    def unsubscribe(self, listener: Any) -> None:
+    def unsubscribe(self, listener: object) -> None:
         self.listeners.discard(listener)
+
+
+def listen(session: FetchSession, index: int, moved: Moved) -> None:
+    session.listen(session.partitions["t", index], cast(Partition, moved))
+
+
+def progress(session: FetchSession, *moved: Moved) -> None:
+    session.on_progress([cast(Partition, one) for one in moved])
 
 
 class Held:
     """A request that is held back."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.progress: list[object] = []
         self.answered = False
 
-    def on_progress(self, partitions: Any) -> None:
-        self.told.append(partitions)
+    def on_progress(self, partitions: object) -> None:
+        self.progress.append(partitions)
 
     def answer_now(self) -> None:
         self.answered = True
@@ -148,9 +169,9 @@ class Held:
 def test_a_session_notices_progress_between_requests() -> None:
     session = open_session(FetchSessions(1, Random(1)))
     partition = Moved(1)
-    session.listen(session.partitions["t", 1], partition)
+    listen(session, 1, partition)
     session.fresh.clear()
-    session.on_progress([partition, Moved(9)])
+    progress(session, partition, Moved(9))
     assert list(session.fresh) == [("t", 1)]
     assert not partition.listeners, "a fresh partition is read at the next request anyway"
 
@@ -159,21 +180,21 @@ def test_progress_wakes_a_waiting_request_and_the_next_request_ends_its_wait() -
     sessions = FetchSessions(1, Random(1))
     session = open_session(sessions)
     partition = Moved(1)
-    session.listen(session.partitions["t", 1], partition)
+    listen(session, 1, partition)
     held = session.waiting = Held()
-    session.on_progress([partition])
-    assert len(held.told) == 1
+    progress(session, partition)
+    assert len(held.progress) == 1
     assert partition.listeners == {session}
     sessions.resume(request(session.id, 1), False, 1.0)
     assert held.answered
 
 
-def test_a_session_that_ends_listens_no_more() -> None:
+def test_a_closed_session_unsubscribes() -> None:
     sessions = FetchSessions(1, Random(1))
     session = open_session(sessions)
     forgotten, closed = Moved(0), Moved(1)
-    session.listen(session.partitions["t", 0], forgotten)
-    session.listen(session.partitions["t", 1], closed)
+    listen(session, 0, forgotten)
+    listen(session, 1, closed)
     sessions.resume(request(session.id, 1, forgotten=[("t", [0])]), False, 1.0)
     assert (forgotten.listeners, closed.listeners) == (set(), {session})
     sessions.close(session.id)

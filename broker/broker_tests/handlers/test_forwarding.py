@@ -1,15 +1,17 @@
-"""A request of a client through an envelope: what the controller sees, and what comes back."""
+"""A client's request in an envelope: what the controller receives, and what the client gets."""
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, Never
+from typing import Never, cast
 from uuid import uuid4
 
 import pytest
 
 from broker_tests.security.support import allow
+from broker_tests.sim.mutants import Mutant
 from odradek_broker.controller.topics import Charge
 from odradek_broker.handlers import envelope, registry
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.metadata.delta import MetadataDelta
@@ -36,15 +38,15 @@ class Context(RequestContext):
     def principal(self) -> Principal:
         return self.sender
 
-    def respond(self, chunks: Any, size: Any) -> Never:
+    def respond(self, chunks: object, size: object) -> Never:
         raise AssertionError
 
-    def disconnect(self, reason: Any) -> Never:
+    def disconnect(self, reason: object) -> Never:
         raise AssertionError
 
 
 def broker(**services: object) -> SimpleNamespace:
-    listeners = SimpleNamespace(inter_broker_name="PLAINTEXT", quorum_name="PLAINTEXT")
+    listeners = SimpleNamespace(from_brokers=("PLAINTEXT",), to_quorum=("PLAINTEXT",))
     return SimpleNamespace(
         cluster_id="c",
         settings=SimpleNamespace(listeners=listeners),
@@ -53,7 +55,9 @@ def broker(**services: object) -> SimpleNamespace:
 
 
 def context(broker_: SimpleNamespace, api_key: int, version: int) -> Context:
-    return Context(broker_, api_key, version, 9, "client", "PLAINTEXT", "10.1.2.3")
+    return Context(
+        cast(BrokerContext, broker_), api_key, version, 9, "client", "PLAINTEXT", "10.1.2.3"
+    )
 
 
 class ControllerNode:
@@ -99,13 +103,39 @@ def with_rights(**rights: list[str]) -> Authorizer:
     return authorizer
 
 
+async def never(request: Struct) -> Struct:
+    raise AssertionError("decided locally")
+
+
 async def ask(node: ControllerNode, request: Struct, key: int = 19) -> Struct:
     ctx = context(broker(forwarder=node, controller=None), key, VERSION)
-    return await to_controller(ctx, request, None)
+    return await to_controller(ctx, request, never)
 
 
 def request() -> Struct:
     return Struct(topics=TOPICS, timeout=1000, validate_only=False)
+
+
+def creates_a_topic(broker_rights: list[str], client_rights: list[str]) -> bool:
+    """Whether the controller creates the topic of a client whose request a broker forwards."""
+
+    async def story() -> Struct:
+        async def decide(asked: Struct, _charge: Charge) -> Struct:
+            return Struct(topics=[Struct(name=t.name, error_code=0) for t in asked.topics])
+
+        node = ControllerNode(decide)
+        node.sender = Principal("User", "broker")
+        node.broker.authorizer = with_rights(broker=broker_rights, client=client_rights)
+        ctx = context(broker(forwarder=node, controller=None), 19, VERSION)
+        ctx.sender = Principal("User", "client")
+        return await to_controller(ctx, request(), never)
+
+    return asyncio.run(story()).topics[0].error_code is ErrorCode.none
+
+
+def open_as_the_broker(ctx: RequestContext, asked: Struct) -> envelope.Forwarded:
+    """A bug to plant: the principal in the envelope is ignored."""
+    return envelope.Forwarded(ctx, ctx.principal, ctx.client_host, asked.request_data)
 
 
 class TestEnvelope:
@@ -124,8 +154,8 @@ class TestEnvelope:
         asyncio.run(story())
 
     @pytest.mark.parametrize("active", [True, False])
-    def test_a_controller_no_more_is_never_seen_by_the_client(self, active: Any) -> None:
-        """Also where the handler makes an answer out of every refusal, as CreateTopics does."""
+    def test_a_deposed_controller_is_never_visible_to_the_client(self, active: bool) -> None:
+        """Also where the handler turns every error into an answer, as CreateTopics does."""
 
         async def story() -> None:
             async def decide(_: Struct, _charge: Charge) -> Struct:
@@ -160,21 +190,14 @@ class TestEnvelope:
     def test_the_request_inside_is_authorised_as_the_client(
         self, broker_rights: list[str], client_rights: list[str], created: bool
     ) -> None:
-        """Finds the planted bug "envelope authorised as the broker"."""
+        assert creates_a_topic(broker_rights, client_rights) is created
 
-        async def story() -> None:
-            async def decide(asked: Struct, _charge: Charge) -> Struct:
-                return Struct(topics=[Struct(name=t.name, error_code=0) for t in asked.topics])
-
-            node = ControllerNode(decide)
-            node.sender = Principal("User", "broker")
-            node.broker.authorizer = with_rights(broker=broker_rights, client=client_rights)
-            ctx = context(broker(forwarder=node, controller=None), 19, VERSION)
-            ctx.sender = Principal("User", "client")
-            answer = await to_controller(ctx, request(), None)
-            assert (answer.topics[0].error_code is ErrorCode.none) is created
-
-        asyncio.run(story())
+    def test_a_planted_bug_that_authorises_the_broker_instead_is_found(self) -> None:
+        """With the bug, the test above would fail."""
+        planted = Mutant("envelope-as-broker", ((envelope, "_open", open_as_the_broker),))
+        with planted.planted():
+            assert creates_a_topic(["CLUSTER_ACTION", "CREATE"], [])
+            assert not creates_a_topic(["CLUSTER_ACTION"], ["CREATE"])
 
     def test_only_brokers_may_send_one(self) -> None:
         async def story() -> None:
@@ -201,19 +224,19 @@ class TestEnvelope:
 
         asyncio.run(story())
 
-    def test_only_what_a_controller_decides(self) -> None:
+    def test_requests_that_no_controller_decides_are_refused(self) -> None:
         async def story() -> None:
             node = ControllerNode(None)
             metadata = Struct(topics=None, allow_auto_topic_creation=True)
             ctx = context(broker(forwarder=node, controller=None), 3, 12)
             with pytest.raises(KafkaError) as refused:
-                await to_controller(ctx, metadata, None)
+                await to_controller(ctx, metadata, never)
             assert refused.value.code is ErrorCode.invalid_request
 
         asyncio.run(story())
 
     @pytest.mark.parametrize("data", [b"", b"\xff" * 40, b"\0\x13\0\x07" + b"\0" * 4])
-    def test_garbage_in_an_envelope_is_refused(self, data: Any) -> None:
+    def test_garbage_in_an_envelope_is_refused(self, data: bytes) -> None:
         async def story() -> None:
             node = ControllerNode(None)
             message = Struct(
@@ -224,7 +247,7 @@ class TestEnvelope:
 
         asyncio.run(story())
 
-    def test_not_from_clients(self) -> None:
+    def test_an_envelope_from_a_client_is_refused(self) -> None:
         async def story() -> None:
             node = ControllerNode(None)
             ctx = context(node.broker, 58, 0)
@@ -236,12 +259,15 @@ class TestEnvelope:
         asyncio.run(story())
 
 
-def test_everything_that_is_forwarded_can_be() -> None:
-    """All modules that forward their own API are accepted in an envelope."""
+def test_every_module_that_forwards_is_accepted_in_an_envelope() -> None:
+    """All modules that forward their own API are accepted in an envelope. Two create topics
+    instead, for the client whose request they answer.
+    """
+    creates_topics = ("metadata", "streams_group_heartbeat")
     forwarding = {
         name
         for name, module in registry.handler_modules().items()
-        if hasattr(module, "to_controller") and name != "metadata"
+        if hasattr(module, "to_controller") and name not in creates_topics
     }
     assert forwarding == {name for name, access in registry.APIS.items() if access.forwardable}
     assert {"create_topics", "describe_quorum"} <= forwarding

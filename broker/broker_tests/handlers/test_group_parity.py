@@ -7,10 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker_tests.handlers.parity_script import Step, create, topic
-from broker_tests.handlers.test_admin_parity import Client, client
+from broker_tests.handlers.parity_requests import Step, create, topic
+from broker_tests.handlers.test_admin_parity import Client, both_engines
 from odradek_protocol.messages.struct import Struct
-from odradek_testkit.engines import RunningApacheKafka, RunningBroker
 
 pytestmark = pytest.mark.java
 
@@ -28,7 +27,7 @@ STABLE_DEADLINE_S = 30.0
 
 
 class Run:
-    """Asks one broker and keeps what it said, with member ids made comparable."""
+    """Asks one broker and keeps its answers, with member ids made comparable."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -166,7 +165,7 @@ def bad_joins(run: Run) -> None:
 def lifecycle(run: Run) -> str:
     """A group of one, from its first join to Stable."""
     given = run.ask("join, first", JOIN, 9, **join("g"))["member_id"]
-    # The id is in the answer, so it is named after the fact.
+    # The answer has the id, which gets its name only now.
     member = run.name(given, "first")
     run.ask("join, with id", JOIN, 9, **join("g", member))
     run.ask("commit while completing", COMMIT, 9, **commit("g", member, 1))
@@ -289,7 +288,7 @@ def static_members(run: Run) -> None:
 
 
 def full_group(run: Run) -> None:
-    """group.max.size is 2: the third is sent away, whether it has an id or not."""
+    """group.max.size is 2: the third member is refused, whether it has an id or not."""
     members = []
     first = run.quietly(JOIN, 9, **join("small", group_instance_id="one"))
     members.append(run.name(first["member_id"], "one"))
@@ -302,18 +301,11 @@ def full_group(run: Run) -> None:
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
-    """Apache Kafka's and ours."""
-    directory = tmp_path_factory.mktemp("group-parity")
-    with (
-        RunningApacheKafka(SETTINGS, directory=directory / "apache") as apache,
-        RunningBroker(SETTINGS, directory=directory / "ours") as ours,
-        client(apache) as ask_apache,
-        client(ours) as ask_ours,
-    ):
-        yield ask_apache, ask_ours
+    with both_engines(SETTINGS, tmp_path_factory.mktemp("group-parity")) as both:
+        yield both
 
 
-# What differs on purpose, with the reason.
+# Differences on purpose, with the reason.
 DIFFERENT: dict[str, str] = {}
 
 

@@ -53,7 +53,7 @@ class TestMetadata:
 
         with_client(story)
 
-    def test_creates_what_is_missing_if_all_agree(self) -> None:
+    def test_a_missing_topic_is_created_if_client_and_brokers_allow_it(self) -> None:
         async def story(client: AdminClient) -> None:
             asked = {"topics": by_name("new"), "allow_auto_topic_creation": False}
             refused = await client.ask(metadata, 13, **asked)
@@ -75,17 +75,21 @@ class TestMetadata:
 
         with_client(story, {"auto.create.topics.enable": "false"})
 
-    def test_says_why_it_could_not_create(self) -> None:
+    def test_a_refused_creation_is_an_unknown_topic_and_a_line_in_the_log(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async def story(client: AdminClient) -> None:
             answer = await client.ask(
                 metadata, 13, topics=by_name("new", "a/b"), allow_auto_topic_creation=True
             )
             assert [t.error_code for t in answer.topics] == [
-                ErrorCode.invalid_replication_factor,
+                ErrorCode.unknown_topic_or_partition,
                 ErrorCode.invalid_topic_exception,
             ]
 
         with_client(story, {"default.replication.factor": "3"})
+        (line,) = caplog.messages
+        assert "topics new were not created: invalid_replication_factor" in line
 
     def test_partitions_whose_leader_cannot_be_reached(self) -> None:
         async def story(client: AdminClient) -> None:

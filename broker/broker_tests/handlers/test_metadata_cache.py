@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from broker_tests.controller.support import after, cluster, partition_record
 from odradek_broker.handlers import metadata, metadata_cache
 from odradek_broker.handlers.cluster_view import TOPIC_OPERATIONS, ClusterView, is_internal
+from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.metadata_cache import MetadataCache, Shape
-from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.metadata.records import PartitionChangeRecord, TopicRecord
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId
@@ -113,7 +114,7 @@ names = st.text("abc_", min_size=1, max_size=4)
         max_size=12,
     ),
 )
-def test_whatever_changes_in_between(
+def test_cached_answers_equal_fresh_ones_after_any_change(
     sizes: dict[str, int], steps: list[tuple[str, int, int]]
 ) -> None:
     cache, image = MetadataCache(), image_of(sizes)
@@ -138,7 +139,9 @@ def test_a_topic_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
     encode = metadata._encode_topic
 
-    async def counted(ctx: Any, view: Any, shape: Any, topic: Any, began_ns: int) -> bytes:
+    async def counted(
+        ctx: RequestContext, view: ClusterView, shape: Shape, topic: TopicImage, began_ns: int
+    ) -> bytes:
         encoded.append(topic.name)
         return await encode(ctx, view, shape, topic, began_ns)
 
@@ -161,7 +164,7 @@ def test_it_stays_within_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cache.bytes <= 500
 
 
-def test_what_is_gone_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_deleted_topics_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_cache, "OUTDATED_MAX", 2)
     cache = MetadataCache()
     shape = Shape(12, "PLAINTEXT", False)
@@ -181,7 +184,9 @@ def test_a_hundred_requests_at_once_share_one_encoding(monkeypatch: pytest.Monke
     encoded: list[str] = []
     encode = metadata._encode_topic
 
-    async def counted(ctx: Any, view: Any, shape: Any, topic: Any, began_ns: int) -> bytes:
+    async def counted(
+        ctx: RequestContext, view: ClusterView, shape: Shape, topic: TopicImage, began_ns: int
+    ) -> bytes:
         encoded.append(topic.name)
         await asyncio.sleep(0)
         return await encode(ctx, view, shape, topic, began_ns)

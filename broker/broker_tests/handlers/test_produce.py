@@ -39,25 +39,25 @@ def ask(cluster: Cluster, broker: int) -> None:
 
 
 def test_an_isolated_leader_closes_the_connection(tmp_path: Path) -> None:
-    """An error alone does not help librdkafka: it asks the broker that answered last who leads."""
+    """After a mere error librdkafka asks the same broker for the leader again."""
 
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
         service = cluster.nodes[BrokerId(1)].service
         service.isolation.cut_off = lambda: True
-        ask(cluster, 1)  # its followers were heard just now: it may succeed
+        ask(cluster, 1)  # its followers have fetched recently: an append may still be committed
         service.isolation.is_isolated_leader = lambda _: True  # type: ignore[method-assign,assignment]
         with pytest.raises(DisconnectedError, match="isolated"):
             ask(cluster, 1)
         service.isolation.cut_off = lambda: False
-        ask(cluster, 2)  # not the leader, and it knows who is
+        ask(cluster, 2)  # not the leader, and the metadata names the leader
 
     run(story, tmp_path)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_each_partition_is_answered_in_its_place(tmp_path: Path, acks: int) -> None:
-    """What is asked and what is answered are one object; its records are let go."""
+    """Request and response of a partition are one object; it releases its records."""
     bad = batch("b")
     bad[-1] ^= 1
 

@@ -30,7 +30,7 @@ def test_a_module_is_named_after_its_api() -> None:
 
 def test_apis_between_brokers_are_not_advertised() -> None:
     apis = registry.build_apis(Metrics())
-    advertised = {entry.api_key for entry in apis.advertised}
+    advertised = {entry.api_key for entry in apis.advertised_with_telemetry}
     internal = {key for key, handler in apis.handlers.items() if handler.internal}
     assert advertised | internal == set(apis.handlers)
     assert not advertised & internal
@@ -46,7 +46,7 @@ def test_a_controller_listener_has_the_apis_of_kafkas_controllers() -> None:
     """As `ApiMessageType.listeners()` of kafka-clients 4.3.1 says, without those we lack."""
     of_kafka = {1, 17, 18, 19, 20, *range(29, 34), *range(36, 42), *range(43, 47), *range(49, 61)}
     of_kafka |= {62, 63, 64, 67, 70, 73, 80, 81, 82}
-    lacking = {38, 39, 40, 41, 70}  # delegation tokens, ControllerRegistration
+    lacking = {70}  # ControllerRegistration
     apis = registry.build_apis(Metrics())
     assert set(apis.for_controllers) == of_kafka - lacking
     listeners = Settings(

@@ -1,8 +1,8 @@
-"""A compacted log next to a list of everything that was ever written to it.
+"""A compacted log, compared with a list of every record that was ever written to it.
 
-`CompactedLog` writes random-looking histories (plain, idempotent and transactional producers)
-and remembers them; `verify` then holds the log, however it was cleaned, crashed and reopened,
-to what compaction promises.
+`CompactedLog` writes random histories (plain, idempotent and transactional producers) and keeps
+them; `verify` checks that the log, however it was cleaned, crashed and reopened, keeps the
+guarantees of compaction.
 """
 
 import copy
@@ -21,16 +21,16 @@ from broker_tests.log.support import (
     fetch,
     roll,
 )
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.cleanable import find_cleanable
 from odradek_broker.log.cleaner import CleanerStats
-from odradek_broker.log.cleaner_run import CleanerRun, Limits
+from odradek_broker.log.cleaner_run import CleanerRun, CleaningLimits
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.offset_map import ENTRY_BYTES
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_protocol.ids import Offset
 from odradek_protocol.records.record_batch import (
@@ -60,18 +60,18 @@ CONFIG = LogConfig(
 IDEMPOTENT = (1, 2)
 TRANSACTIONAL = (11, 12)
 EPOCH = 3
-MAP_SLOTS = 10_007  # a prime, so that the map has exactly so many
+MAP_SLOTS = 10_007  # a prime, so that the map has exactly this many slots
 
 
 class Direct:
-    """The loop's thread is the only one."""
+    """Calls at once: there is no other thread."""
 
     def call(self, function: Callable[[], T]) -> T:
         return function()
 
 
 def unhurried(_number: int) -> None:
-    """No throttle."""
+    """A pace function without a throttle."""
 
 
 class Written(NamedTuple):
@@ -163,7 +163,7 @@ class CompactedLog:
         cleanable = find_cleanable(self.log, self.clock.now_ms())
         if not cleanable.is_due:
             return None
-        limits = Limits(MAP_SLOTS * ENTRY_BYTES, (map_keys + 0.5) / MAP_SLOTS, 256)
+        limits = CleaningLimits(MAP_SLOTS * ENTRY_BYTES, (map_keys + 0.5) / MAP_SLOTS, 256)
         return CleanerRun(cleanable, limits, Direct(), unhurried, self.clock.now_ms())
 
     def clean(self, map_keys: int = 10_000) -> CleanerStats | None:
@@ -174,7 +174,7 @@ class CompactedLog:
         self.manager.close()
 
     def on_a_copy_of_its_disk(self) -> "CompactedLog":
-        """As the next process finds it; what was written is shared, so do not write more."""
+        """As the next process opens it; the list of records is shared, so write no more."""
         other = copy.copy(self)
         other.disk = disk = copy.deepcopy(self.disk)
         assert isinstance(disk, SimDisk)
@@ -209,7 +209,7 @@ class CompactedLog:
         return found
 
     def _verify_batches(self, batches: list[bytes]) -> None:
-        """Whole, in order, and every record is what was written at its offset."""
+        """Batches are whole and in order, and every record is the one written at its offset."""
         end = self.log.log_start_offset
         for batch in batches:
             header = read_header(batch)
@@ -227,7 +227,7 @@ class CompactedLog:
         assert self.log.log_end_offset == self.log_end
 
     def _visible(self, batches: list[bytes]) -> dict[bytes, dict[Offset, bytes | None]]:
-        """What a reader of committed records sees: per key its offsets and values."""
+        """The log as a reader of committed records sees it: per key its offsets and values."""
         stable = self.log.last_stable_offset
         aborted = aborted_transactions(self.log, self.log.log_start_offset, stable)
         begins = sorted((one.first_offset, one.producer_id) for one in aborted)
@@ -284,7 +284,7 @@ class CompactedLog:
             assert fetch(self.log, offset)[: len(expected)] == expected
 
     def _verify_producers(self) -> None:
-        """Producers that are remembered go on where they were, and duplicates are known."""
+        """Known producers continue with their next sequence, and duplicates are recognised."""
         for producer, sequence in self.sequences.items():
             entry = self.log.producers.entries[producer]
             assert entry.last_sequence == sequence - 1

@@ -1,14 +1,14 @@
-"""A simulated disk that stops at any single change, to see what the next start makes of it."""
+"""A simulated disk that stops at any single change, to test recovery from there."""
 
 from broker_tests.sim.memory_disk import SimDisk
 
 
 class Crash(BaseException):
-    """The machine stops here; not an error that anyone could handle."""
+    """The machine stops here; no code handles this exception."""
 
 
 class CrashingDisk(SimDisk):
-    """Stops before the n-th change from `arm(n)` on; then nothing works until `disarm`."""
+    """Stops before the n-th change after `arm(n)`; every later access fails until `disarm`."""
 
     def __init__(self) -> None:
         super().__init__()

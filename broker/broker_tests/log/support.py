@@ -1,15 +1,15 @@
-"""Batches, logs and their contents, as short as the tests of the log layer like them."""
+"""Helpers that build batches and logs, and read their contents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from uuid import UUID
 
+from broker_tests.manual_clock import ManualClock
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
 from odradek_broker.log.lookup import find_aborted
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.types import AbortedTransaction
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_protocol.ids import Offset, TopicPartition
 from odradek_protocol.records.record_batch import read_header
@@ -25,7 +25,6 @@ def batch(
     *values: str,
     timestamp: int = NOW_MS,
     base_offset: Offset = 0,
-    offsets: Sequence[Offset] | None = None,
     codec: int = 0,
     leader_epoch: int = -1,
     producer: tuple[int, int, int] = (-1, -1, -1),
@@ -33,7 +32,7 @@ def batch(
     key: str | None = None,
 ) -> bytearray:
     """A batch with one record per value; `producer` is (id, epoch, base sequence)."""
-    numbers = offsets or range(base_offset, base_offset + len(values))
+    numbers = range(base_offset, base_offset + len(values))
     records = [
         Record(offset, timestamp, key.encode() if key else None, value.encode())
         for offset, value in zip(numbers, values, strict=True)
@@ -72,7 +71,7 @@ def roll(log: Log, now_ms: int = NOW_MS) -> None:
 def aborted_transactions(
     log: Log, from_offset: Offset, to_offset: Offset
 ) -> list[AbortedTransaction]:
-    """Those with records in [from, to)."""
+    """The aborted transactions with records in [from, to)."""
     return find_aborted(log.segments, from_offset, to_offset)
 
 
@@ -82,7 +81,7 @@ def commit(log: Log) -> None:
 
 
 def read_all(log: Log, offset: Offset | None = None, max_bytes: int = 1 << 20) -> list[Record]:
-    """What a consumer gets that reads from `offset` to the end, fetch by fetch."""
+    """The records that a consumer gets from `offset` to the end, fetch by fetch."""
     position = log.log_start_offset if offset is None else offset
     found: list[Record] = []
     while True:

@@ -1,4 +1,4 @@
-"""What is dirty, what must wait, and what is cleaned together."""
+"""Which segments are dirty, which are not cleaned yet, and which are cleaned together."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_an_active_segment_alone_is_never_cleaned() -> None:
     assert not look(log).is_due
 
 
-def test_what_was_cleaned_counts_as_clean() -> None:
+def test_a_cleaned_part_counts_as_clean() -> None:
     log = segments_of_one(0, 0, 0, 0)
     log.log.cleaned_offset = 3
     found = look(log, min_cleanable_dirty_ratio=0.2)
@@ -98,7 +98,7 @@ def test_max_compaction_lag_rolls_the_active_segment() -> None:
     assert len(log.log.segments) == 2
 
 
-def test_a_checkpoint_before_the_log_start_or_past_the_log_end_is_not_believed() -> None:
+def test_a_checkpoint_before_the_log_start_or_past_the_log_end_is_ignored() -> None:
     log = segments_of_one(0, 0, 0, 0)
     log.log.cleaned_offset = 1
     log.log.advance_log_start_offset(2)
@@ -107,7 +107,7 @@ def test_a_checkpoint_before_the_log_start_or_past_the_log_end_is_not_believed()
     assert look(log).first_dirty_offset == 2
 
 
-def test_truncation_makes_dirty_what_will_be_written_there() -> None:
+def test_truncation_makes_later_writes_dirty() -> None:
     log = segments_of_one(0, 0, 0, 0)
     log.clean()
     assert log.log.cleaned_offset == 4

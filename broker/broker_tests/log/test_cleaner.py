@@ -28,7 +28,7 @@ CODECS = range(5)
 
 
 class Rules:
-    """A cleaner whose map has these keys, and what it makes of batches."""
+    """A cleaner whose map has these keys, and the batches that it keeps."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ def same_but_fewer(batch: bytes, cleaned: bytes, kept: list[int]) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_record_goes_when_its_key_was_written_later(codec: int) -> None:
+def test_a_record_is_removed_when_its_key_was_written_later(codec: int) -> None:
     batch = records(10, ("a", "1"), ("b", "2"), ("c", "3"), codec=codec, producer=5)
     cleaned = Rules({"a": 10, "b": 40, "c": 12}).clean(batch)
     assert cleaned is not None
@@ -123,14 +123,14 @@ def test_a_batch_that_keeps_everything_is_copied_as_it_is(codec: int) -> None:
     assert Rules({"a": 10}).clean(batch) == batch  # b is not in the dirty part
 
 
-def test_a_batch_that_keeps_nothing_goes() -> None:
+def test_a_batch_without_retained_records_is_removed() -> None:
     rules = Rules({"a": 40})
     assert rules.clean(records(10, ("a", "1"), ("a", "2"))) is None
     assert rules.stats.records_read == 2
     assert rules.stats.records_written == 0
 
 
-def test_within_a_batch_the_last_one_of_a_key_stays() -> None:
+def test_within_a_batch_the_last_record_of_a_key_is_kept() -> None:
     batch = records(10, ("a", "1"), ("a", "2"), ("a", "3"))
     assert offsets(Rules({"a": 12}).clean(batch)) == [12]
 
@@ -143,15 +143,15 @@ def test_the_largest_timestamp_is_that_of_the_records_that_stay() -> None:
     same_but_fewer(batch, cleaned, [11])
 
 
-def test_records_without_a_key_go_and_are_counted() -> None:
-    """They got there before the topic was compacted."""
+def test_records_without_a_key_are_removed_and_counted() -> None:
+    """They were written before the topic was compacted."""
     rules = Rules({"a": 11})
     batch = records(10, (None, "x"), ("a", "1"), (None, "y"))
     assert offsets(rules.clean(batch)) == [11]
     assert rules.stats.records_without_key == 2
 
 
-def test_what_the_map_did_not_get_to_stays() -> None:
+def test_records_past_the_end_of_the_offset_map_are_kept() -> None:
     """The map was full after offset 11: later records are for the next run, keyless too."""
     batch = records(10, ("a", "1"), ("b", "2"), ("a", None), (None, "x"))
     rules = Rules({"a": 10, "b": 11}, mapped=11)
@@ -163,7 +163,7 @@ def test_what_the_map_did_not_get_to_stays() -> None:
 # Tombstones
 
 
-def test_a_tombstone_gets_a_delete_horizon_and_goes_after_it() -> None:
+def test_a_tombstone_gets_a_delete_horizon_and_is_removed_after_it() -> None:
     batch = records(10, ("a", "1"), ("b", None), codec=2)
     first = Rules({"a": 10, "b": 11}).clean(batch)
     assert first is not None
@@ -171,15 +171,15 @@ def test_a_tombstone_gets_a_delete_horizon_and_goes_after_it() -> None:
     assert list(read_records(first)) == list(read_records(batch))
     assert read_header(first).max_timestamp == NOW_MS
 
-    # It stays as it is until then, however many runs there are,
+    # Until then it stays unchanged over any number of runs,
     before = Rules({}, now_ms=NOW_MS + RETENTION_MS - 1)
     assert before.clean(first) == first
-    # then it goes, the rest stays.
+    # then it is removed, the rest is kept.
     after = Rules({}, now_ms=NOW_MS + RETENTION_MS).clean(first)
     assert offsets(after) == [10]
 
 
-def test_a_tombstone_past_the_map_stays_even_after_its_horizon() -> None:
+def test_a_tombstone_past_the_map_is_kept_even_after_its_horizon() -> None:
     """Values that it deletes may not have been removed yet."""
     first = Rules({}).clean(records(10, ("a", None), ("b", None)))
     assert first is not None
@@ -187,7 +187,7 @@ def test_a_tombstone_past_the_map_stays_even_after_its_horizon() -> None:
     assert offsets(rules.clean(first)) == [11]
 
 
-def test_a_tombstone_goes_when_its_key_was_written_again() -> None:
+def test_a_tombstone_is_removed_when_its_key_was_written_again() -> None:
     assert Rules({"a": 40}).clean(records(10, ("a", None))) is None
 
 
@@ -222,7 +222,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
         assert getattr(new, name) == getattr(old, name)
 
 
-def test_an_empty_batch_goes_when_its_producer_wrote_again_or_is_forgotten() -> None:
+def test_an_empty_batch_is_removed_when_its_producer_wrote_again_or_expired() -> None:
     batch = records(10, ("a", "1"), producer=5)
     empty = Rules({"a": 40}, last_batches={5: LastBatch(10, 4)}).clean(batch)
     assert empty is not None
@@ -244,7 +244,7 @@ def test_the_last_batch_of_the_cleaned_part_stays_for_its_offset() -> None:
 ABORTED = AbortedTxn(producer_id=5, first_offset=10, last_offset=20, last_stable_offset=21)
 
 
-def test_aborted_records_go_and_their_marker_goes_much_later() -> None:
+def test_aborted_records_are_removed_and_their_marker_much_later() -> None:
     """1. A run drops the records and keeps the marker, which it needs for its own readers.
     2. A run finds no records and gives the marker a delete horizon.
     3. A run after that drops the marker.
@@ -302,7 +302,7 @@ def test_other_producers_records_between_aborted_ones_stay() -> None:
 
 
 def test_the_last_marker_of_a_producer_without_records_stays_for_its_epoch() -> None:
-    """It fences older instances of the producer. Nothing else is left of it."""
+    """The marker is all that is left of the producer, and fences its older instances."""
     rules = Rules({}, last_batches={5: LastBatch(-1, 4)}, now_ms=NOW_MS)
     with_horizon = rules.clean(marker(20, 5, commit=True))
     assert with_horizon is not None

@@ -1,90 +1,30 @@
-"""Choosing, threads, failures, and everything that may happen to a log while it is cleaned."""
+"""The choice of logs, threads, failures and the end of the cleaner."""
 
 import errno
 import logging
-import os
-import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker_tests.log.compaction import CONFIG, CompactedLog, Direct
+from broker_tests.log.cleaning import FAST, WAIT_SECONDS, Cleaning, dirty_log, files
+from broker_tests.log.compaction import CONFIG, CompactedLog
 from broker_tests.log.support import TOPIC_ID, commit, read_all
 from broker_tests.sim.memory_disk import SimDisk
-from odradek_broker.log.batches import scan_batches
-from odradek_broker.log.cleanable import find_cleanable
 from odradek_broker.log.cleaner_manager import (
     FAILURES_MAX,
     CleanerConfig,
     CleanerManager,
 )
-from odradek_broker.log.cleaner_run import CleanerRun, CleaningAbortedError, Limits
+from odradek_broker.log.cleaner_run import CleaningLimits
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
-from odradek_broker.log.offset_map import OffsetMap
-from odradek_broker.log.throttle import Throttle
-from odradek_broker.runtime.disk import Disk, RealDisk
+from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.records.records import Record, build_batch
-
-WAIT_SECONDS = 20.0
-FAST = CleanerConfig(dedupe_buffer_size=1 << 20, backoff_ms=1)
-LIMITS = Limits(1 << 20, 0.9, 256)
-
-
-class Loop:
-    """An event loop that runs only when the test says so, in the test's thread."""
-
-    def __init__(self) -> None:
-        self._queue: queue.Queue[Callable[[], None]] = queue.Queue()
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        self._queue.put(function)
-
-    def run_until(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not done():
-            assert time.monotonic() < deadline
-            try:
-                function = self._queue.get(timeout=0.05)
-            except queue.Empty:
-                continue
-            function()
-
-    def wait_for_a_call(self) -> None:
-        """Then the (only) thread waits, too."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while self._queue.empty():
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-
-    def run_one(self) -> None:
-        self._queue.get(timeout=WAIT_SECONDS)()
-
-
-class Cleaning:
-    """A manager over the logs of a `CompactedLog`, stopped at the end of the test."""
-
-    def __init__(self, log: CompactedLog, config: CleanerConfig = FAST) -> None:
-        self.log = log
-        self.loop = Loop()
-        self.config = config
-        self.manager = CleanerManager(
-            log.manager.logs, lambda: self.config, log.clock, self.loop.call_soon
-        )
-
-    def run_until(self, done: Callable[[], bool]) -> None:
-        self.loop.run_until(done)
-
-    @property
-    def runs(self) -> int:
-        return self.manager.metrics().runs
 
 
 @pytest.fixture
@@ -103,24 +43,12 @@ def cleanings() -> Iterator[Callable[..., Cleaning]]:
     assert not [t for t in threading.enumerate() if t.name.startswith("log-cleaner")]
 
 
-def dirty_log(
-    disk: Disk | None = None, batches: int = 40, directory: str = "/data"
-) -> CompactedLog:
-    log = CompactedLog(disk or SimDisk(), directory=directory)
-    for number in range(batches):
-        log.write([("abc"[number % 3], "v" * 50), (f"only-{number}", "w")])
-    log.roll()
-    return log
+# Without failures
 
 
-def files(log: CompactedLog, *suffixes: str) -> list[str]:
-    return [e.name for e in log.disk.scan(log.log.dir) if e.name.endswith(suffixes)]
-
-
-# The usual course
-
-
-def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(cleanings: Any) -> None:
+def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(
+    cleanings: Callable[..., Cleaning],
+) -> None:
     log = dirty_log()
     before = log.log.size_bytes
     cleaning = cleanings(log)
@@ -139,7 +67,7 @@ def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(cleanings: Any) -> No
     assert not metrics.uncleanable_partitions
 
 
-def test_what_is_written_later_is_cleaned_later(cleanings: Any) -> None:
+def test_a_log_is_cleaned_again_after_new_writes(cleanings: Callable[..., Cleaning]) -> None:
     log = dirty_log()
     cleaning = cleanings(log)
     cleaning.run_until(lambda: cleaning.runs == 1)
@@ -151,7 +79,7 @@ def test_what_is_written_later_is_cleaned_later(cleanings: Any) -> None:
 
 
 def test_the_dirtiest_log_comes_first_and_topics_that_are_not_compacted_never(
-    cleanings: Any,
+    cleanings: Callable[..., Cleaning],
 ) -> None:
     log = dirty_log(batches=30)
     log.clean()
@@ -179,7 +107,9 @@ def test_the_dirtiest_log_comes_first_and_topics_that_are_not_compacted_never(
     assert others["plain"].cleaned_offset == -1
 
 
-def test_several_threads_clean_several_logs(cleanings: Any, tmp_path: Path) -> None:
+def test_several_threads_clean_several_logs(
+    cleanings: Callable[..., Cleaning], tmp_path: Path
+) -> None:
     """On the real disk: the simulated one knows only one thread."""
     log = dirty_log(RealDisk(), directory=str(tmp_path))
     for number in range(6):
@@ -207,10 +137,10 @@ def test_settings_by_kafkas_names() -> None:
     )
     config = CleanerConfig.of(settings)
     assert config == CleanerConfig(True, 4, 8 << 20, 0.5, 80_000, 1e6, 7)
-    assert config.limits == Limits(2 << 20, 0.5, 10_000)
+    assert config.limits == CleaningLimits(2 << 20, 0.5, 10_000)
 
 
-def test_threads_and_switch_follow_the_settings(cleanings: Any) -> None:
+def test_threads_and_switch_follow_the_settings(cleanings: Callable[..., Cleaning]) -> None:
     log = dirty_log()
     cleaning = cleanings(log, replace(FAST, enable=False))
     assert not cleaning.manager._threads
@@ -220,108 +150,11 @@ def test_threads_and_switch_follow_the_settings(cleanings: Any) -> None:
     cleaning.run_until(lambda: cleaning.runs == 1)
 
 
-# What may happen meanwhile
-
-
-def interrupted(log: CompactedLog, at_bytes: int, event: Callable[[], object]) -> CleanerRun:
-    """A run during which `event` happens on the loop, after so many bytes of work."""
-    done = 0
-
-    def pace(number: int) -> None:
-        nonlocal done
-        if done < at_bytes <= done + number:
-            event()
-        done += number
-
-    now_ms = log.clock.now_ms()
-    return CleanerRun(find_cleanable(log.log, now_ms), LIMITS, Direct(), pace, now_ms)
-
-
-# While the map is filled, while the first segment is rewritten, and while a later one is.
-MOMENTS = (1000, 5500, 8000)
-
-
-@pytest.mark.parametrize("at_bytes", MOMENTS)
-def test_truncation_ends_a_run(at_bytes: int) -> None:
-    log = dirty_log()
-    cut = log.log.segments[3].base_offset + 2
-
-    def truncate() -> None:
-        log.log.truncate_to(cut)
-        log.log_end = log.log.log_end_offset
-        for offset in [offset for offset in log.written if offset >= log.log_end]:
-            del log.written[offset]
-
-    run = interrupted(log, at_bytes, truncate)
-    with pytest.raises((CleaningAbortedError, OSError)):
-        run.run()
-    assert run.outdated
-    assert not files(log, ".cleaned", ".swap")
-    log.verify()
-    log.write([("a", "other")])
-    log.roll()
-    log.clean()
-    log.verify()
-    log.reopen()
-    log.verify()
-
-
-@pytest.mark.parametrize("at_bytes", MOMENTS)
-def test_deletion_of_the_topic_ends_a_run(at_bytes: int) -> None:
-    log = dirty_log()
-    run = interrupted(log, at_bytes, lambda: log.manager.delete(log.log.topic_partition))
-    with pytest.raises((CleaningAbortedError, FileNotFoundError)):
-        run.run()
-    assert run.outdated
-    assert log.manager.dirs[0].failure is None
-    # A topic of the same name is another one.
-    new = log.manager.get_or_create(log.log.topic_partition, TOPIC_ID, CONFIG)
-    assert new.cleaned_offset == -1
-
-
-@pytest.mark.parametrize("at_bytes", MOMENTS)
-def test_retention_of_the_same_log_ends_a_run_if_it_took_segments_of_it(at_bytes: int) -> None:
-    """A moved log start alone does no harm."""
-    log = dirty_log()
-    start = log.log.segments[3].base_offset
-
-    def delete_records() -> None:
-        log.log.advance_log_start_offset(start)
-        assert log.log.delete_old_segments(log.clock.now_ms()) > 0
-
-    run = interrupted(log, at_bytes, delete_records)
-    with pytest.raises(CleaningAbortedError):
-        run.run()
-    assert not files(log, ".cleaned", ".swap")
-    values_before = {r.key: r.value for r in read_all(log.log)}
-    log.clean()
-    assert {r.key: r.value for r in read_all(log.log)} == values_before
-    assert log.log.log_start_offset == start
-
-
-def test_appends_and_rolls_go_on(cleanings: Any) -> None:
-    log = dirty_log()
-    run = interrupted(
-        log, 6000, lambda: [log.write([("a", "z" * 100)]) for _ in range(10)] and None
-    )
-    run.run()
-    log.verify()
-    assert len(log.log.segments) > 2
-
-
-def test_a_new_topic_does_not_inherit_the_checkpoint_of_a_deleted_one() -> None:
-    log = dirty_log()
-    log.clean()
-    assert b"orders 0 80" in log.disk.read("/data/cleaner-offset-checkpoint")
-    log.manager.delete(log.log.topic_partition)
-    assert log.disk.read("/data/cleaner-offset-checkpoint") == b"0\n0\n"
-
-
 # Failures
 
 
 def test_a_damaged_log_is_tried_three_times_and_then_left_alone(
-    cleanings: Any, caplog: pytest.LogCaptureFixture
+    cleanings: Callable[..., Cleaning], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Others go on being cleaned, and nothing of the damaged one is touched."""
     log = dirty_log()
@@ -351,7 +184,9 @@ def test_a_damaged_log_is_tried_three_times_and_then_left_alone(
     cleaning.run_until(lambda: not cleaning.manager.metrics().uncleanable_partitions)
 
 
-def test_a_full_disk_is_no_reason_to_take_the_directory_offline(cleanings: Any) -> None:
+def test_a_full_disk_is_no_reason_to_take_the_directory_offline(
+    cleanings: Callable[..., Cleaning],
+) -> None:
     """1. There is no room for the new segment: the run fails and leaves nothing behind.
     2. There is room again: the next run succeeds."""
     disk = SimDisk()
@@ -368,7 +203,7 @@ def test_a_full_disk_is_no_reason_to_take_the_directory_offline(cleanings: Any) 
     assert not cleaning.manager.metrics().uncleanable_partitions
 
 
-def test_a_broken_disk_takes_its_directory_offline(cleanings: Any) -> None:
+def test_a_broken_disk_takes_its_directory_offline(cleanings: Callable[..., Cleaning]) -> None:
     disk = SimDisk()
     log = dirty_log(disk)
     disk.fail(f"{log.log.segments[1].path()}", errno.EIO)
@@ -381,7 +216,9 @@ def test_a_broken_disk_takes_its_directory_offline(cleanings: Any) -> None:
 
 
 def test_a_bug_does_not_end_a_thread(
-    cleanings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cleanings: Callable[..., Cleaning],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = dirty_log()
     look = CleanerManager._look
@@ -402,8 +239,8 @@ def test_a_bug_does_not_end_a_thread(
 
 
 def test_stop_gives_up_a_run_that_waits_for_the_loop() -> None:
-    """1. The thread wants to swap a segment in and waits for the loop's thread.
-    2. That one calls `stop`: nobody waits for ever, the log is as it was."""
+    """1. The cleaner thread waits for the loop's thread, to swap a segment in.
+    2. The loop's thread calls `stop`: both continue, and the log is unchanged."""
     log = dirty_log()
     cleaning = Cleaning(log)
     cleaning.manager.start()
@@ -447,63 +284,3 @@ def test_a_closed_loop_ends_the_threads() -> None:
     manager.start()
     manager._threads[0].join(WAIT_SECONDS)
     assert not manager._threads[0].is_alive()
-
-
-# Throttle
-
-
-def test_the_throttle_spreads_bytes_over_time() -> None:
-    now_ms = 0.0
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        nonlocal now_ms
-        waits.append(seconds)
-        now_ms += 1000 * seconds
-
-    throttle = Throttle(1000, lambda: now_ms, wait)
-    for _ in range(4):
-        throttle.take(500)
-    assert waits == [0.5, 0.5, 0.5]
-    now_ms += 10_000
-    throttle.take(1)  # idle time is not saved up, nor held against anyone
-    assert len(waits) == 3
-    throttle.bytes_per_second = float("inf")
-    throttle.take(10**12)
-    throttle.take(10**12)
-    assert sum(waits) < 1.6
-
-
-# Memory
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
-def test_a_map_of_128_mb_costs_only_what_is_used() -> None:
-    """The default budget must not make a small broker large."""
-
-    def resident_bytes() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    before = resident_bytes()
-    offset_map = OffsetMap(128 * 1024**2, 0.9)
-    offset_map.put([b"%d" % number for number in range(1000)], range(1000))
-    assert resident_bytes() - before < 16 * 1024**2
-    offset_map.close()
-
-
-def test_sealed_segments_are_read_in_pieces_of_the_buffer_size() -> None:
-    """However large a segment is; only a batch that is larger is read as a whole."""
-    log = dirty_log()
-    segment = log.log.segments[0]
-    largest = 0
-
-    class Watched:
-        def pread(self, length: int, position: int) -> bytes:
-            nonlocal largest
-            largest = max(largest, length)
-            return segment.file().pread(length, position)
-
-    for _ in scan_batches(Watched(), "", 0, segment.size, 200):  # type: ignore[arg-type]
-        pass
-    assert largest == 200

@@ -1,4 +1,4 @@
-"""Whole compactions: of random histories, in the face of crashes, and with a small map."""
+"""Whole compactions: of random histories, with crashes, and with a small map."""
 
 import itertools
 from random import Random
@@ -118,7 +118,7 @@ def test_a_small_map_takes_several_runs_each_of_which_gets_on(map_keys: int) -> 
 
 
 def test_small_segments_become_one() -> None:
-    """Sizes before a run decide what is put together, so that is up to the second run."""
+    """Sizes before a run decide which segments are merged, so the second run merges them."""
     log = CompactedLog(SimDisk())
     for number in range(60):
         log.write([(KEYS[number % 3], "v" * 50)])
@@ -143,8 +143,8 @@ def test_a_crash_before_every_single_change(
 ) -> None:
     """1. A history, with an earlier cleaning in its middle so that horizons are about to pass.
     2. A cleaning crashes before its n-th change of the disk: the process, or the machine.
-    3. The log is opened again: all promises hold.
-    4. It is cleaned once more, to the end: they still hold, and the files are tidy.
+    3. The log is opened again: all guarantees hold.
+    4. It is cleaned completely: they still hold, and no temporary file is left.
     """
     rng = Random(seed)
     start = CompactedLog(CrashingDisk())
@@ -157,7 +157,7 @@ def test_a_crash_before_every_single_change(
     if clean_start:
         start.close()
     else:
-        start.log.flush()  # else the power failure may rightly lose what was written
+        start.log.flush()  # otherwise a power failure may lose written records
     for changes in itertools.count():
         log = start.on_a_copy_of_its_disk()
         assert isinstance(log.disk, CrashingDisk)

@@ -1,4 +1,4 @@
-"""End-transaction markers: what is built is read back, and nothing else is taken for one."""
+"""End-transaction markers: they are read back as built, and no other record is read as a marker."""
 
 import pytest
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker_tests.log.crashing_disk import Crash, CrashingDisk
 from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, append, batch, open_manager, values
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log import copying
 from odradek_broker.log.errors import LogDirError
@@ -18,7 +19,6 @@ from odradek_broker.log.future_logs import lag_of
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.ids import TopicPartition
 
 DIRS = ("/a", "/b")
@@ -79,7 +79,7 @@ def names(disk: SimDisk, directory: str) -> list[str]:
 
 
 def retired_and_home(disk: SimDisk) -> tuple[str, str]:
-    """To read a log again that was swapped out."""
+    """Reads a log that was swapped out."""
     (retired,) = names(disk, "/a")
     return f"/a/{retired}", "/a/orders-0"
 
@@ -91,7 +91,7 @@ def test_a_log_moves_with_all_that_it_knows() -> None:
         log.append_as_leader(batch("p", producer=(7, 0, sequence)), 5, NOW_MS)
     log.write_pending()
     log.high_watermark = 12
-    log.epochs.assign(9, log.log_end_offset)  # led, and nothing written
+    log.epochs.assign(9, log.log_end_offset)  # an epoch without records
     expected, epochs = values(log), list(log.epochs.entries)
 
     copy = begin(manager)
@@ -233,7 +233,7 @@ def test_whatever_happens_meanwhile_the_copy_equals_the_source(
 def test_a_crash_before_every_single_change(power_fails: bool) -> None:
     """1. a log is copied and swapped; 2. the process, or the machine, stops before the n-th
     change of the disk; 3. the next start has the log once and whole, in one of the directories;
-    4. a copy that was found is gone on with to its end."""
+    4. a copy that was found is continued and completed."""
     start = CrashingDisk()
     manager, _ = created(start)
     manager.logs[TP].flush()
@@ -291,7 +291,7 @@ def test_a_swap_whose_new_directory_fails_leaves_the_replica_where_it_was() -> N
     assert names(disk, "/a") == ["orders-0"]
 
 
-def test_what_a_start_makes_of_future_directories() -> None:
+def test_future_directories_at_start() -> None:
     """Of a partition that is nowhere, twice of one, of one in the same directory: removed."""
     disk = SimDisk()
     manager, _ = created(disk)
@@ -328,7 +328,7 @@ def test_a_copy_is_left_alone_while_the_directory_of_its_source_is_offline() -> 
     assert opened(disk).futures.logs.keys() == {TP}
 
 
-def test_deleted_while_it_moves() -> None:
+def test_a_log_that_is_deleted_while_it_moves() -> None:
     disk = SimDisk()
     manager, _ = created(disk)
     begin(manager)

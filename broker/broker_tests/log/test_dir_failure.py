@@ -1,4 +1,4 @@
-"""Which errors take a log directory offline, and what is left when one does not."""
+"""Which errors take a log directory offline, and the state after one that does not."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ class ScarceDisk(SimDisk):
         (errno.ENOENT, FailureKind.DEVICE),
     ],
 )
-def test_kinds(number: int, kind: FailureKind) -> None:
+def test_kinds_of_errors(number: int, kind: FailureKind) -> None:
     assert kind_of(OSError(number, "")) is kind
 
 

@@ -115,7 +115,7 @@ def test_a_roll_during_the_flush_leaves_the_old_segment_to_recovery(
     manager.close()
 
 
-def test_a_truncation_during_the_flush_makes_it_worthless(
+def test_a_truncation_during_the_flush_invalidates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new bytes at the same offsets were not synced."""

@@ -20,7 +20,7 @@ class NullDisk(SimDisk):
         self.check(path)
 
 
-def test_bytes_per_log() -> None:
+def test_memory_per_log() -> None:
     manager = open_manager(NullDisk())
     config = LogConfig()
     gc.collect()

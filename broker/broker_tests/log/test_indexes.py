@@ -83,7 +83,7 @@ steps = st.lists(
 
 @settings(max_examples=60)
 @given(steps)
-def test_what_is_kept_is_never_wrong(steps: list[tuple[str, int]]) -> None:
+def test_lookups_agree_with_a_list_of_entries(steps: list[tuple[str, int]]) -> None:
     """Lookups by readers and others, while entries are added and cut off."""
     index, offsets = offset_index(CountingDisk(), 3000)
     for step, number in steps:

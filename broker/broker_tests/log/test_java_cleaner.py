@@ -23,7 +23,7 @@ from broker_tests.log.support import batches_of
 from broker_tests.log.test_cleaner_run import history
 from broker_tests.log.test_java_format import java_dump, our_dump, segment_files
 from odradek_broker.log.cleanable import find_cleanable
-from odradek_broker.log.cleaner_run import CleanerRun, Limits
+from odradek_broker.log.cleaner_run import CleanerRun, CleaningLimits
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.txn_index import parse as parse_txn_index
@@ -72,7 +72,7 @@ def test_kafkas_dump_tool_reads_compacted_files(tmp_path: Path) -> None:
 @pytest.mark.long  # waits for two rounds of Apache Kafka's cleaner
 @pytest.mark.timeout(240)
 def test_our_cleaner_leaves_what_kafkas_cleaner_leaves(tmp_path: Path) -> None:
-    """1. Apache Kafka, with its cleaner off, gets a compacted topic full of everything.
+    """1. Apache Kafka, with its cleaner off, gets a compacted topic with records of every kind.
     2. Our cleaner cleans a copy of its directory.
     3. Kafka starts again with its cleaner on, and cleans the original.
     4. Both directories have the same segments with the same batches and records.
@@ -101,10 +101,10 @@ def test_our_cleaner_leaves_what_kafkas_cleaner_leaves(tmp_path: Path) -> None:
 
 
 def assert_dump_reads(directory: Path) -> None:
-    """Kafka's tool says of each file what ours says, and finds nothing wrong.
+    """Kafka's tool prints the same as ours for each file, and reports no error.
 
-    But it complains of what compaction always does: gaps between offsets, and timestamps of
-    batches that have no records any more.
+    It does report what compaction always causes: gaps between offsets, and timestamps of batches
+    without records.
     """
     files = segment_files(directory)
     java, complaints = java_dump(files, "--deep-iteration", "--print-data-log")
@@ -184,13 +184,13 @@ def clean_with_ours(directory: Path, cluster_id: str) -> None:
     cleanable = find_cleanable(log, clock.now_ms())
     assert cleanable.is_due
     CleanerRun(
-        cleanable, Limits(1 << 20, 0.9, 256 * 1024), Direct(), unhurried, clock.now_ms()
+        cleanable, CleaningLimits(1 << 20, 0.9, 256 * 1024), Direct(), unhurried, clock.now_ms()
     ).run()
     manager.close()
 
 
 def wait_until(done: Callable[[], bool]) -> None:
-    """There is nobody to tell when a server has written a file."""
+    """Polls: a server does not announce that it has written a file."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not done():
         assert time.monotonic() < deadline
@@ -213,7 +213,7 @@ def all_batches(directory: Path) -> Iterator[bytes]:
 
 
 def comparable(batch: bytes) -> tuple[Any, ...]:
-    """A batch without what may differ: how it is compressed, and from when its horizon is."""
+    """A batch without the fields that may differ: its compression and its delete horizon."""
     header = read_header(batch)
     return (
         header.replace(batch_length=0, crc=0, base_timestamp=0),

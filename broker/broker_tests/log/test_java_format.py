@@ -1,4 +1,4 @@
-"""Apache Kafka reads our files, and we read Kafka's: its dump tool, its broker, and back again."""
+"""Apache Kafka's dump tool and its broker read our files, and we read Kafka's."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -38,7 +38,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def java_dump(files: list[Path], *flags: str) -> tuple[dict[str, list[str]], str]:
-    """What Kafka's tool prints for each file, and what it complains about."""
+    """The output of Kafka's tool for each file, and its complaints."""
     done = kafka_tool(DUMP_TOOL, *flags, "--files", ",".join(map(str, files)))
     lines: dict[str, list[str]] = defaultdict(list)
     name = ""
@@ -59,7 +59,7 @@ def segment_files(directory: Path) -> list[Path]:
 
 
 def assert_same_dump(directory: Path) -> None:
-    """Line by line what DumpLogSegments says of every file of a partition."""
+    """The lines that DumpLogSegments prints for every file of a partition."""
     files = segment_files(directory)
     java, complaints = java_dump(files, "--deep-iteration", "--print-data-log")
     for path in files:
@@ -138,7 +138,7 @@ def test_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     1. Apache Kafka gets records of all codecs and an aborted transaction, and is stopped.
     2. Our log manager loads its directory, reads everything and appends.
     3. Apache Kafka starts again on the same directory; a consumer reads everything.
-    4. Kafka is killed; we recover what it left.
+    4. Kafka is killed; we recover its directory.
     """
     topic = "crossing"
     kafka = RunningApacheKafka(directory=tmp_path)

@@ -1,4 +1,4 @@
-"""Leader epochs: the questions of KIP-101, and what truncation does to the answers."""
+"""Leader epochs: the end offset of an epoch (KIP-101), also after truncations."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
     assert known.end_offset_for(7, end) == (7, 80)
     assert known.end_offset_for(3, end) == (3, 55)
     assert known.end_offset_for(5, end) == (3, 55)  # the largest one below it
-    assert known.end_offset_for(1, end) == (1, 10)  # before all: it ended where they begin
+    assert known.end_offset_for(1, end) == (1, 10)  # before all of them: it ended where they begin
     assert known.end_offset_for(8, end) == (-1, -1)  # newer than all
     assert known.end_offset_for(-1, end) == (-1, -1)
     assert epochs().end_offset_for(0, end) == (-1, -1)
 
 
-def test_an_assignment_forgets_what_contradicts_it() -> None:
+def test_an_assignment_drops_contradicting_epochs() -> None:
     known = epochs((2, 10), (3, 40))
     known.assign(3, 50)
     assert known.entries == [(2, 10), (3, 40)]

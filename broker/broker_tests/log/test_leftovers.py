@@ -46,7 +46,7 @@ def prepared(disk: MortalDisk, *, cleaned: bool) -> Log:
 
 
 def compacted(log: Log) -> None:
-    """What a cleaner does that keeps every record with an even value of the first two segments."""
+    """Replaces the first two segments by one with the batches at even offsets, as a cleaner."""
     old = log.segments[:2]
     new = log.new_cleaned_segment(old[0].base_offset, NOW_MS)
     kept = []
@@ -96,7 +96,7 @@ def test_a_replacement_is_given_up_when_retention_was_faster() -> None:
 def kill_at_every_step(
     act: Callable[[Log], None], cleaned: bool
 ) -> tuple[int, set[tuple[Record, ...]]]:
-    """How many steps the act has, and what was found after a kill before each of them."""
+    """The number of steps of the action, and the result of a kill before each of them."""
     found = set()
     for steps in range(1000):
         disk = MortalDisk()

@@ -47,7 +47,7 @@ def test_readers_see_what_is_written_not_what_is_queued() -> None:
 
 @pytest.mark.parametrize("size", [1, COPY_BYTES_MAX, 50 * COPY_BYTES_MAX])
 def test_offset_and_epoch_are_stamped_on_what_is_written_not_on_what_was_given(size: int) -> None:
-    """Small batches and large ones, which are not copied; out of the middle of a request."""
+    """Small batches, and large ones, which are not copied; from the middle of a request."""
     log = open_log(SimDisk())
     given = bytes(batch("v" * size, "w"))
     frame = b"before" + given + b"after"
@@ -124,81 +124,6 @@ def test_a_read_from_the_middle_of_a_batch_gives_the_batch() -> None:
     assert values(log, 2) == ["c"]
 
 
-def test_a_segment_rolls_by_size_and_reads_go_on_in_the_next() -> None:
-    log = open_log(SimDisk(), LogConfig(segment_bytes=310))
-    for number in range(10):
-        append(log, f"value-{number}" + "x" * 60)
-    assert len(log.segments) > 3
-    assert [segment.base_offset for segment in log.segments][:2] == [0, 2]
-    assert len(read_all(log)) == 10
-    assert len(read_all(log, 5)) == 5
-
-
-def test_queued_batches_of_the_old_segment_are_written_before_the_roll() -> None:
-    log = open_log(SimDisk(), LogConfig(segment_bytes=310))
-    for number in range(5):
-        log.append_as_leader(batch(f"{number}" + "x" * 80), 0, NOW_MS)
-    assert len(log.segments) > 1
-    assert log.written_offset == log.active.base_offset
-    log.write_pending()
-    assert [value[0] for value in values(log)] == ["0", "1", "2", "3", "4"]
-
-
-def test_a_segment_rolls_by_the_timestamp_of_its_first_batch() -> None:
-    log = open_log(SimDisk(), LogConfig(segment_ms=1000))
-    append(log, "a", timestamp=NOW_MS)
-    append(log, "b", timestamp=NOW_MS + 1000)
-    assert len(log.segments) == 1
-    append(log, "c", timestamp=NOW_MS + 1001)
-    assert [segment.base_offset for segment in log.segments] == [0, 2]
-
-
-def test_a_segment_rolls_when_its_index_is_full() -> None:
-    config = LogConfig(index_interval_bytes=1, segment_index_bytes=24)
-    log = open_log(SimDisk(), config)
-    for number in range(12):
-        append(log, str(number), timestamp=NOW_MS + number)
-    assert len(log.segments) > 2
-    assert all(len(segment.offset_index) <= 3 for segment in log.segments)
-    assert values(log) == [str(number) for number in range(12)]
-
-
-def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits() -> None:
-    log = open_log(SimDisk())
-    log.append_as_follower(batch("a", base_offset=5))
-    log.append_as_follower(batch("b", base_offset=2**31 + 10))
-    log.append_as_follower(batch("c", base_offset=2**33))
-    log.write_pending()
-    assert [segment.base_offset for segment in log.segments] == [0, 2**31 + 10, 2**33]
-    assert values(log) == ["a", "b", "c"]
-
-
-def test_an_empty_first_segment_gives_way_to_a_far_offset() -> None:
-    log = open_log(SimDisk())
-    log.append_as_follower(batch("far", base_offset=2**40))
-    log.write_pending()
-    assert [segment.base_offset for segment in log.segments] == [2**40]
-    assert values(log) == ["far"]
-
-
-def test_offsets_in_a_gap_lead_to_the_next_batch() -> None:
-    """As after compaction: 3..4, then 10, then (in the next segment) 20."""
-    log = open_log(SimDisk())
-    log.append_as_follower(batch("c", "d", base_offset=3))
-    log.append_as_follower(batch("k", base_offset=10))
-    roll(log)
-    log.append_as_follower(batch("u", base_offset=20))
-    log.write_pending()
-    for forget in (False, True):
-        for segment in log.segments:
-            segment.recent = None if forget else segment.recent
-        assert values(log, 0) == ["c", "d", "k", "u"]
-        assert values(log, 5) == ["k", "u"]
-        assert values(log, 11) == ["u"]
-        assert len(list(batches_of(fetch(log, 0, upper=10)))) == 1
-        assert len(list(batches_of(fetch(log, 0, upper=11)))) == 2
-
-
 def test_a_follower_refuses_offsets_that_it_has() -> None:
     log = open_log(SimDisk())
     log.append_as_follower(batch("a", "b"))
@@ -206,13 +131,6 @@ def test_a_follower_refuses_offsets_that_it_has() -> None:
         log.append_as_follower(batch("b", base_offset=1))
     assert caught.value.code == ErrorCode.offset_out_of_range
     assert log.log_end_offset == 2
-
-
-def test_a_batch_larger_than_a_segment_is_refused() -> None:
-    log = open_log(SimDisk(), LogConfig(segment_bytes=200))
-    with pytest.raises(KafkaError) as caught:
-        log.append_as_leader(batch("x" * 300), 0, NOW_MS)
-    assert caught.value.code == ErrorCode.record_list_too_large
 
 
 def test_lookup_by_timestamp_finds_the_first_record_at_least_as_young() -> None:
@@ -239,7 +157,7 @@ def test_lookup_by_timestamp_with_records_out_of_order() -> None:
         assert (found and found.offset) == offset
 
 
-def test_the_youngest_record_is_looked_for_among_those_that_are_left() -> None:
+def test_the_youngest_record_is_searched_among_the_remaining_ones() -> None:
     log = open_log(SimDisk())
     for timestamp in (90, 50, 70, 60):
         append(log, "x", timestamp=NOW_MS + timestamp)
@@ -359,8 +277,8 @@ def test_truncation_before_the_log_starts_it_anew() -> None:
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_index_that_cannot_be_written_takes_the_directory_offline(batches: int) -> None:
-    """1. an append makes the index write its entries, for its last batch, and the disk refuses;
-    2. it works again, but nobody trusts it; 3. another broker finds what was written before."""
+    """1. an append makes the index write its entries, and the write fails; 2. the disk works again,
+    but the directory stays offline; 3. the next start finds what was written before."""
     disk = SimDisk()
     log = open_log(disk, LogConfig(index_interval_bytes=1))
     disk.fail(log.active.path(OFFSET_INDEX), errno.EIO)
@@ -484,7 +402,7 @@ def test_flush_due_by_messages_and_by_time() -> None:
     assert not log.flush_due(NOW_MS + 5000)
 
 
-def test_committed_with_one_replica_is_what_is_written() -> None:
+def test_with_one_replica_written_records_are_committed() -> None:
     log = open_log(SimDisk())
     log.append_as_leader(batch("a"), 0, NOW_MS)
     commit(log)

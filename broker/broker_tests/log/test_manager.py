@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, append, batch, open_manager, values
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.checkpoints import RECOVERY_POINT
 from odradek_broker.log.dir_identity import (
@@ -19,7 +20,7 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock, SystemClock
+from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_protocol.ids import TopicPartition
 
@@ -260,7 +261,7 @@ def test_checkpoints_are_kafkas_and_written_in_time() -> None:
 
 
 def test_a_truncation_below_the_checkpoint_rewrites_it_at_once() -> None:
-    """Else a crash would trust new bytes in the place of old, synced ones."""
+    """Otherwise recovery would trust new, unsynced bytes in the place of old, synced ones."""
     disk = SimDisk()
     manager = open_manager(disk)
     log = manager.get_or_create(tp(0), TOPIC_ID, CONFIG)
@@ -271,7 +272,7 @@ def test_a_truncation_below_the_checkpoint_rewrites_it_at_once() -> None:
     log.log_dir.checkpoints.write(RECOVERY_POINT)
     log.truncate_to(1)
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
-    stale()  # a job of before, late
+    stale()  # a job that was queued before, run late
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
 
 
@@ -338,7 +339,7 @@ def test_progress_is_logged_while_loading() -> None:
 
 def test_a_start_that_is_interrupted_leaves_the_directories_as_they_were() -> None:
     """1. a clean stop; 2. a start that ends before the logs are loaded, for whatever reason;
-    3. the next start finds the mark of the clean stop, with its epoch, and what was written."""
+    3. the next start finds the clean-shutdown mark, with its epoch, and the records."""
     disk = SimDisk()
     manager = open_manager(disk, "/a", "/b")
     for number in range(4):

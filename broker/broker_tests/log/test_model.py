@@ -1,7 +1,7 @@
-"""A log is a list: random histories on the simulated disk, compared with a plain list.
+"""Random histories of a log on the simulated disk, compared with a plain list.
 
-After a clean shutdown and after the death of the process everything written is there. After a
-power failure a prefix of it is there, at least all that was flushed, and nothing else.
+After a clean shutdown and after kill -9 everything written is there. After a power failure a
+prefix of it is there, at least all that was flushed, and nothing else.
 """
 
 from random import Random
@@ -23,11 +23,11 @@ from broker_tests.log.support import (
     records_of,
     roll,
 )
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.error_codes import KafkaError
 from odradek_protocol.ids import Offset
 from odradek_protocol.records.record_batch import read_header
@@ -76,7 +76,7 @@ class LogMachine(RuleBasedStateMachine):
     def written_end(self) -> Offset:
         return self.log.written_offset
 
-    # What happens to a log
+    # The events of a log
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 120), later_ms=st.integers(-50, 400))
     def append(self, count: int, size: int, later_ms: int) -> None:
@@ -169,7 +169,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open()
         assert self.manager.clean_shutdown
         assert self.log.log_start_offset == start
-        # A truncation into a gap is the one thing that a restart does not remember.
+        # Only a truncation into a gap is not remembered over a restart.
         assert self.log.log_end_offset == end or self.gaps
         self.durable = self.log.log_end_offset
 
@@ -199,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
             kept = self.history[-1].last + 1 if self.history else end
             assert end == max(kept, self.log.log_start_offset)
 
-    # What must always hold
+    # The invariants
 
     def expected(self, offset: Offset, upper: Offset) -> list[ModelBatch]:
         return [one for one in self.history if one.last >= offset and one.last < upper]
@@ -301,7 +301,7 @@ TestLogWithGapsIsAList.settings = settings(
 
 
 def test_a_lookup_by_time_while_batches_are_queued() -> None:
-    """An entry of the time index for a queued batch is no sign of damage (found by the model).
+    """An entry of the time index for a queued batch is not damage (found by the model).
 
     1. Batches are written, and one more is queued; its entry is in the time index already.
     2. A lookup by timestamp finds that entry, and no batch in the file that belongs to it.

@@ -39,7 +39,7 @@ def test_a_full_map_says_how_far_it_got() -> None:
     assert (offset_map.slots, offset_map.capacity) == (11, 5)
     keys = [b"%d" % number for number in range(8)]
     assert offset_map.put(keys[:4], range(4)) == 4
-    assert offset_map.put(keys, range(10, 18)) == 5  # four known ones and one more
+    assert offset_map.put(keys, range(10, 18)) == 5  # four known keys and a new one
     assert offset_map.latest_offset == 14
     assert offset_map.find(keys) == [10, 11, 12, 13, 14, -1, -1, -1]
     assert offset_map.put(keys, range(20, 28)) == 0

@@ -18,6 +18,7 @@ from broker_tests.log.support import (
 )
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.log import Log
+from odradek_broker.log.producer_replay import RECALLED_HEADERS
 from odradek_broker.log.producer_snapshot import (
     CorruptSnapshotError,
     decode_snapshot,
@@ -98,7 +99,7 @@ def test_an_older_epoch_is_refused_a_newer_one_begins_with_sequence_0() -> None:
 
 
 def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
-    """As current Kafka: its records may have been deleted, or its state expired."""
+    """As in Kafka: its records may have been deleted, or its state may have expired."""
     log = open_log(SimDisk())
     send(log, 41)
     send(log, 42)
@@ -195,11 +196,76 @@ def test_a_plain_batch_in_an_open_transaction_is_refused() -> None:
 
 
 def same_state(one: ProducerState, other: ProducerState) -> None:
-    """All but the older duplicates, which snapshots do not keep."""
     assert encode_snapshot(dict(sorted(one.entries.items()))) == encode_snapshot(
         dict(sorted(other.entries.items()))
     )
+    # Snapshots have only the newest batch of each producer; the others are read from the log.
+    for producer_id, entry in one.entries.items():
+        assert entry.batches == other.entries[producer_id].batches, producer_id
     assert one.ongoing == other.ongoing
+
+
+def restarted(disk: SimDisk, *, clean: bool = True) -> Log:
+    disk._locks.clear()
+    manager = open_manager(disk)
+    manager.load(config_of=lambda _: SMALL_SEGMENTS)
+    assert manager.clean_shutdown is clean
+    return manager.logs[TP]
+
+
+def test_all_requests_in_flight_are_duplicates_after_a_restart() -> None:
+    """Five batches were written and never acknowledged; the client sends all of them again.
+
+    There is a new segment about every six batches, and another producer's batches are between them.
+    """
+    for before in range(8):
+        disk = SimDisk()
+        manager = open_manager(disk)
+        log = manager.get_or_create(TP, TOPIC_ID, SMALL_SEGMENTS)
+        infos = []
+        for n in range(before + 5):
+            infos.append(send(log, 2 * n, 2))
+            send(log, n, producer=8)
+        manager.close()
+        again = restarted(disk)
+        assert len(again.segments) > 1
+        for n in range(before, before + 5):
+            repeated = send(again, 2 * n, 2)
+            assert repeated.duplicate
+            assert offsets_of(repeated) == offsets_of(infos[n])
+        if before:
+            refused(ErrorCode.out_of_order_sequence_number, again, 2 * before - 2, 2)
+
+
+def test_older_batches_are_only_recalled_if_they_are_of_the_same_epoch_and_without_a_gap() -> None:
+    disk = SimDisk()
+    manager = open_manager(disk)
+    log = manager.get_or_create(TP, TOPIC_ID, SMALL_SEGMENTS)
+    send(log, 0)
+    send(log, 0, epoch=1)
+    send(log, 1, epoch=1)
+    for sequence in (SEQUENCE_MAX, 0, 1):  # an unknown producer may begin anywhere
+        send(log, sequence, producer=8)
+    manager.close()
+    entries = restarted(disk).producers.entries
+    assert [(one.last_sequence, one.last_offset) for one in entries[7].batches] == [(0, 1), (1, 2)]
+    assert [one.last_sequence for one in entries[8].batches] == [SEQUENCE_MAX, 0, 1]
+
+
+def test_a_log_without_entries_in_its_offset_index_is_not_read_far_back() -> None:
+    disk = SimDisk()
+    manager = open_manager(disk)
+    config = LogConfig(index_interval_bytes=1 << 30)
+    log = manager.get_or_create(TP, TOPIC_ID, config)
+    send(log, 0, producer=9)
+    for n in range(RECALLED_HEADERS + 10):
+        send(log, n)
+    manager.close()
+    disk._locks.clear()
+    manager = open_manager(disk)
+    manager.load(config_of=lambda _: config)
+    batches = {pid: len(one.batches) for pid, one in manager.logs[TP].producers.entries.items()}
+    assert batches == {7: 5, 9: 1}
 
 
 def test_state_is_the_same_after_restart_crash_and_truncation() -> None:
@@ -233,10 +299,7 @@ def test_state_is_the_same_after_restart_crash_and_truncation() -> None:
         same_state(crashed.logs[TP].producers, log.producers)
         assert aborted_transactions(crashed.logs[TP], 0, log.log_end_offset) == aborted
         crashed.close()
-        restarted = open_manager(disk)
-        restarted.load(config_of=lambda _: SMALL_SEGMENTS)
-        assert restarted.clean_shutdown
-        again = restarted.logs[TP]
+        again = restarted(disk)
         same_state(again.producers, log.producers)
         assert aborted_transactions(again, 0, log.log_end_offset) == aborted
         for offset, snapshot in reversed(states):

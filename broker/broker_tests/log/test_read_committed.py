@@ -1,4 +1,4 @@
-"""What a reader of committed transactions gets, against a model that knows every outcome.
+"""Records that READ_COMMITTED readers get, compared with a model that knows every outcome.
 
 The reader works as clients do: it fetches up to the last stable offset, gets with each answer the
 aborted transactions that concern it, and leaves out the batches of those until their marker.
@@ -131,7 +131,7 @@ def test_only_committed_records_in_order(seed: int) -> None:
 def test_a_late_marker_does_not_end_the_next_transaction() -> None:
     """
     1. Transaction with epoch 0, ended by a marker with epoch 1; the producer goes on with 1.
-    2. The marker comes again, from a coordinator that did not hear the answer.
+    2. The marker comes again, from a coordinator that did not get the answer.
     """
     log = open_manager(SimDisk()).get_or_create(TP, TOPIC_ID, LogConfig())
     log.append_as_leader(batch("a", producer=(7, 0, 0), transactional=True), 0, NOW_MS)

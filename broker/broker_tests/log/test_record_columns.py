@@ -33,7 +33,7 @@ def batches(draw: st.DrawFn) -> bytes:
 
 
 @given(batches())
-def test_columns_are_what_the_plain_reader_sees(batch: bytes) -> None:
+def test_columns_equal_those_of_the_plain_reader(batch: bytes) -> None:
     header = read_header(batch)
     data = bytes(uncompressed_records(batch, header))
     columns = read_columns(data, header.record_count)
@@ -45,7 +45,7 @@ def test_columns_are_what_the_plain_reader_sees(batch: bytes) -> None:
 
 
 @given(batches(), st.data(), st.none() | st.integers(0, 2**42))
-def test_keeping_some_records_is_what_the_plain_way_does(
+def test_keeping_some_records_equals_the_plain_implementation(
     batch: bytes, data: st.DataObject, horizon_ms: int | None
 ) -> None:
     header = read_header(batch)

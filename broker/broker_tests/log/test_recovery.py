@@ -1,4 +1,4 @@
-"""After a crash: the longest valid prefix is kept, and never a wrong record served.
+"""After a crash: the longest valid prefix is kept, and a wrong record is never served.
 
 The log under test has several segments; its last three batches are cut at every byte, and bits
 are flipped all over the files. Whatever happened, what is read afterwards must be a prefix of
@@ -122,7 +122,7 @@ def flipped(data: bytes, at: int, bit: int) -> bytes:
 
 
 def test_bit_flips_in_the_log_after_a_crash() -> None:
-    """The batch that was hit goes, with all that follows; unless only its epoch was hit."""
+    """The damaged batch and all that follows are cut off, unless only its epoch is damaged."""
     disk, log, records = filled_log()
     files = files_of(disk, log)
     rng = Random(SEED)
@@ -138,7 +138,7 @@ def test_bit_flips_in_the_log_after_a_crash() -> None:
 
 
 def test_every_bit_of_the_headers_outside_the_crc() -> None:
-    """Base offset, length and magic have no checksum: order and lengths must tell."""
+    """Base offset, length and magic have no checksum: order and lengths reveal the damage."""
     disk, log, records = filled_log()
     files = files_of(disk, log)
     name = last_log_file(files)
@@ -192,7 +192,7 @@ def test_every_truncation_of_the_indexes_after_a_clean_shutdown() -> None:
 def test_bit_flips_in_the_last_segment_after_a_clean_shutdown_are_not_served_as_records() -> None:
     """Sealed bytes are not read again at load. The client's CRC check is the last defence:
 
-    what is served must be a batch whose CRC fails, an error, or a prefix of the truth.
+    the result must be a batch whose CRC fails, an error, or a prefix of the written records.
     """
     disk, log, records = filled_log()
     log.close()
@@ -206,7 +206,7 @@ def test_bit_flips_in_the_last_segment_after_a_clean_shutdown_are_not_served_as_
 
 
 def _as_a_client_reads(log: Log) -> list[Record]:
-    """With the checks that every client makes; stops at the first damage."""
+    """Reads with the checks that every client makes; stops at the first damage."""
     found: list[Record] = []
     position = log.log_start_offset
     while True:

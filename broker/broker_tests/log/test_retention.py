@@ -1,4 +1,4 @@
-"""Which segments go: pure rules, one table."""
+"""Which segments retention deletes: rules without I/O, in one table."""
 
 import operator
 from functools import partial
@@ -22,7 +22,7 @@ THREE = ages((10, 100, 5000), (20, 100, 3000), (30, 50, 10))
 @pytest.mark.parametrize(
     ("config", "start", "high_watermark", "expected"),
     [
-        (LogConfig(retention_ms=5000), 0, 30, 0),  # exactly as old as allowed
+        (LogConfig(retention_ms=5000), 0, 30, 0),  # exactly as old as the limit
         (LogConfig(retention_ms=4999), 0, 30, 1),
         (LogConfig(retention_ms=1000), 0, 30, 2),
         (LogConfig(retention_ms=1), 0, 30, 3),

@@ -1,4 +1,4 @@
-"""The reserve of a log directory: who may write how much, and when that ends."""
+"""The reserve of a log directory: which writers are refused at which free space."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_which_writers_are_refused_at_which_free_space(
             assert room.refused == from_client
 
 
-def test_what_is_queued_counts() -> None:
+def test_queued_bytes_count_as_used() -> None:
     """Requests of one loop pass, none of which is in a file yet."""
     files = FileSystem(RESERVE + 10 * MB)
     room = room_of(files)
@@ -70,7 +70,7 @@ def test_what_is_queued_counts() -> None:
         room.admit(3 * MB, True)
 
 
-def test_it_does_not_flap() -> None:
+def test_the_level_does_not_flap() -> None:
     room = room_of(FileSystem(0))
     seen = []
     for free in (80, 63, 65, 79, 80, 70, 31, 40, 47, 48, 79, 81):
@@ -94,7 +94,7 @@ def test_a_batch_that_does_not_fit_makes_others_lead_until_it_does() -> None:
     assert not room.low
 
 
-def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
+def test_batches_pipelined_behind_a_refused_one_are_refused_too() -> None:
     """1. batch 0 is written and not answered yet; 2. batch 1 is refused; 3. batch 2 is on its way
     already. An answer "out of order" to it makes librdkafka take a new epoch and send batch 0
     again, which is then there twice."""
@@ -121,7 +121,7 @@ def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
     assert (send(1), send(2)) == (1, 2)
 
 
-def test_a_small_file_system_is_not_all_reserve() -> None:
+def test_on_a_small_file_system_the_reserve_is_smaller() -> None:
     room = room_of(FileSystem(30 * MB, total=40 * MB))
     room.look()
     assert (room.reserve_bytes, room.floor_bytes) == (2 * MB, MB)

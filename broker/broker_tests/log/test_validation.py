@@ -389,7 +389,7 @@ def test_the_walk_agrees_with_the_reader(sizes: list[int]) -> None:
 
 
 def one_by_one(data: bytearray, count: int) -> object:
-    """What the walk says when it takes no steps of several records."""
+    """The result of the walk when it takes no steps of several records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_walk, "RUN_MISSES", 0)
         return outcome(data, count)
@@ -423,7 +423,7 @@ def test_steps_of_several_records_find_what_single_ones_find(
 
 def test_a_changed_length_in_a_run_of_equal_ones_is_found() -> None:
     data = bytearray()
-    for index in range(60):  # all 108 bytes long, two of them for the length
+    for index in range(60):  # all 108 bytes long, of which two are the length
         encode_record(data, index, 0, None, bytes(100))
     size = len(data) // 60
     assert walk_records(whole(data), 60) == (0, 0, True)

@@ -1,7 +1,7 @@
 """A batch in the middle of a request is validated as the same batch alone.
 
-Records are read by their place in the whole frame, so what lies before and after them (other
-partitions, perhaps made so as to go on where these end) must change nothing.
+Records are read by their place in the whole frame, so the bytes before and after them (other
+partitions, perhaps crafted to continue where these end) must change nothing.
 """
 
 import random
@@ -22,7 +22,7 @@ from broker_tests.log.test_validation import (
     record,
     with_header,
 )
-from broker_tests.protocol.test_fuzz import damaged, mend
+from broker_tests.protocol.test_fuzz import damaged, repair
 from odradek_broker.log.record_walk import walk_records
 from odradek_broker.log.validation import RecordsRejectedError, validate_for_append
 from odradek_broker.model.log_config import LogConfig
@@ -66,10 +66,10 @@ def batches(draw: st.DrawFn) -> bytes:
     if damage in ("any", "repaired"):
         batch = damaged(batch, draw(st.randoms(use_true_random=False)))
     if damage == "repaired":
-        mend(batch)
+        repair(batch)
     elif damage == "cut":
         del batch[draw(st.integers(0, len(batch) - 1)) :]
-        mend(batch)
+        repair(batch)
     elif damage == "count":
         more = draw(st.sampled_from([-1, 1, 2, 40, 2**31 - 1 - len(given)]))
         count = len(given) + more
@@ -91,7 +91,7 @@ def outcome(records: ByteRange, config: LogConfig, *, from_client: bool = True) 
 
 
 def neighbours(batch: bytes) -> st.SearchStrategy[bytes]:
-    """Random bytes, and such as a walk that does not know its end would like."""
+    """Random bytes, and bytes that continue the records, for a walk that overruns its end."""
     return st.one_of(
         st.binary(max_size=200),
         st.sampled_from(
@@ -123,19 +123,19 @@ def test_a_batch_in_a_frame_is_validated_as_alone(
 def test_the_rest_of_a_batch_that_is_cut_off_is_not_looked_for(
     batch: bytes, at: int, config: LogConfig
 ) -> None:
-    """It lies there, right behind the end, as if the batch had not been cut."""
+    """The rest is directly behind the end, as if the batch had not been cut."""
     for part in (batch[: at % len(batch)] if batch else b"", batch[:HEADER_BYTES]):
         for repaired in (False, True):
             front = bytearray(part)
             if repaired:
-                mend(front)
+                repair(front)
             frame = b"before" + front + batch[len(part) :]
             there = ByteRange(frame, 6, 6 + len(front))
             assert outcome(there, config) == outcome(whole(front), config)
 
 
 @pytest.mark.parametrize("batch", [batch for batch, _ in REFUSED.values()], ids=REFUSED)
-def test_what_is_refused_alone_is_refused_between_others(batch: bytearray) -> None:
+def test_a_batch_that_is_refused_alone_is_refused_between_others(batch: bytearray) -> None:
     for before, after in ((b"", record(3)), (b"x", bytes(100)), (bytes(batch), bytes(batch))):
         frame = before + batch + after
         there = ByteRange(frame, len(before), len(before) + len(batch))
@@ -188,7 +188,7 @@ def test_a_walk_ends_where_the_records_end(pieces: list[bytes], count: int, afte
     assert walked(there, count) == walked(whole(data), count)
 
 
-def test_a_record_does_not_reach_into_what_follows() -> None:
+def test_a_record_ends_before_the_next_one() -> None:
     """Cut at each of its bytes, with the rest of it behind the limit."""
     data = b"abc" + record(0) + record(1)
     end = 3 + len(record(0))
@@ -211,8 +211,8 @@ class Watched(bytes):
 
 @pytest.mark.parametrize("size", [1, 200], ids=["of one length", "of many lengths"])
 def test_a_walk_costs_no_more_than_its_own_batch_is_worth(size: int) -> None:
-    """Else one request of 10 MB, whose 100,000 partitions all claim the records of those behind
-    them as theirs, would keep the event loop busy for a minute and more."""
+    """Otherwise one request of 10 MB, in which each of 100,000 partitions claims the records of
+    those behind it, would block the event loop for more than a minute."""
     rng = random.Random(size)
     values = [b"v" * rng.randint(1, size) for _ in range(2000)]
     batch = build_batch([Record(i, NOW, None, value) for i, value in enumerate(values)])

@@ -1,8 +1,7 @@
-"""From image to image: what records change, what images share, what subscribers get."""
+"""Deltas between images: what records change, what images share, what subscribers get."""
 
 from dataclasses import replace
 from random import Random
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -93,7 +92,7 @@ class TestTopics:
         assert list(before.topics) == ["a"]
         assert before.configs == {}
 
-    def test_what_did_not_change_is_shared(self) -> None:
+    def test_unchanged_parts_of_an_image_are_shared(self) -> None:
         before = replayed(EMPTY_IMAGE, *topic("a", A), *topic("b", B)).after
         after = replayed(before, PartitionChangeRecord(0, A, leader=BrokerId(1))).after
         assert after.topics["b"] is before.topics["b"]
@@ -136,7 +135,7 @@ class TestTopics:
             ProducerIdsRecord(BrokerId(1), 1, 0),
         ],
     )
-    def test_a_record_that_does_not_fit_is_an_error(self, record: Any) -> None:
+    def test_a_record_that_does_not_fit_is_an_error(self, record: MetadataRecord) -> None:
         image = replayed(EMPTY_IMAGE, *topic("a", A)).after
         with pytest.raises(ReplayError):
             MetadataDelta(image).replay(record)
@@ -254,7 +253,7 @@ class TestAcls:
         back = MetadataDelta.between(removed.after, created.after)
         assert back.changed_acls == {A: self.ONE.acl}
 
-    def test_what_no_controller_writes(self) -> None:
+    def test_records_that_no_controller_writes_are_errors(self) -> None:
         image = replayed(EMPTY_IMAGE, self.ONE).after
         for record in (self.ONE, replace(self.ONE, id=B), RemoveAccessControlEntryRecord(B)):
             with pytest.raises(ReplayError):

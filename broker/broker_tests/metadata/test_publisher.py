@@ -1,4 +1,4 @@
-"""Images out of committed records and snapshots, and what subscribers hear of them."""
+"""Images out of committed records and snapshots, and what subscribers get of them."""
 
 import asyncio
 from random import Random

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +17,7 @@ from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     Endpoint,
     FeatureLevelRecord,
     MetadataRecord,
@@ -28,6 +28,7 @@ from odradek_broker.metadata.records import (
     QuotaEntityData,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     ResourceType,
@@ -114,11 +115,15 @@ EXAMPLES: list[MetadataRecord] = [
         remove=False,
     ),
     ClientQuotaRecord((QuotaEntityData("ip", "10.0.0.7"),), "x", 0.0, remove=True),
+    DelegationTokenRecord(
+        "User:alice", "User:root", ("User:bob", "User:carol"), 10, 30, 20, "aBcDeFgHiJkLmNoPqRsTuV"
+    ),
+    RemoveDelegationTokenRecord("aBcDeFgHiJkLmNoPqRsTuV"),
 ]
 
 
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
-def test_read_back(record: Any) -> None:
+def test_read_back(record: MetadataRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
@@ -164,13 +169,15 @@ def test_unknown_tagged_fields_are_passed_over() -> None:
         encode_record(TopicRecord("a", ID)) + b"x",
     ],
 )
-def test_invalid_bytes_are_a_decode_error(data: Any) -> None:
+def test_invalid_bytes_are_a_decode_error(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_record(data)
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-def test_damaged_bytes_are_a_record_or_a_decode_error(record: Any, data: Any) -> None:
+def test_damaged_bytes_are_a_record_or_a_decode_error(
+    record: MetadataRecord, data: st.DataObject
+) -> None:
     damaged = bytearray(encode_record(record))
     at = data.draw(st.integers(0, len(damaged) - 1))
     damaged[at] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""The table of settings does not lie: what it calls honoured is read somewhere, and documented."""
+"""The table of settings: every setting marked as honoured is read by code, and documented."""
 
 from pathlib import Path
 

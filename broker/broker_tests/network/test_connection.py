@@ -9,146 +9,25 @@ import socket
 import struct
 import sys
 import weakref
+from functools import partial
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any, Never
+from typing import Never
 
 import pytest
 
-from odradek_broker.handlers.api_table import ApiTable
-from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.handler import Handler
+from broker_tests.network.bench import ECHO, HELD, METADATA, Bench, answer, frame, run, until
+from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module
 from odradek_broker.network.connection import SMALL_READ_BYTES
 from odradek_broker.network.large_frame import FIRST_BUFFER_BYTES
 from odradek_broker.network.outgoing import SENT_MAX
-from odradek_broker.network.server import Server
-from odradek_broker.runtime.clock import SystemClock
-from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.listeners import Listener
-from odradek_broker.runtime.metrics import Metrics
-from odradek_broker.runtime.settings import Settings
-
-ECHO = 0  # answers at once with the request's body
-HELD = 1  # answers when the test says so
-METADATA = 3  # a decoded request with a handler that awaits
-
-
-class Bench:
-    """A server with test handlers, and clients for it."""
-
-    def __init__(self, overrides: Any = None) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.metrics = Metrics()
-        self.clients: list[Any] = []
-        self.held: list[Any] = []
-        self.gates: list[Any] = []
-        apis = ApiTable(
-            [
-                self._handler(ECHO, "Echo", serve=self._echo),
-                self._handler(HELD, "Held", serve=self._hold),
-                self._handler(METADATA, "Metadata", handle=self._await_gate),
-            ]
-        )
-        broker = BrokerContext(
-            node_id=1,
-            cluster_id="test",
-            settings=Settings({"log.dirs": "unused", **(overrides or {})}),
-            clock=SystemClock(),
-            rng=Random(0),
-            metrics=self.metrics,
-            logs=None,
-            cleaner=None,
-            partitions=None,
-            metadata=None,
-            quorum=None,
-            serves_clients=True,
-            controller=None,
-            forwarder=None,
-            producer_ids=None,
-            fetch_sessions=None,
-            groups=None,
-            consumer_groups=None,
-            log_ends=None,
-            transactions=None,
-            verifier=None,
-            apis=apis,
-        )
-        self.server = Server(broker, self.loop, self.loop.poller)
-        self.address = self.server.bind(Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"))
-        self.server.start_accepting()
-
-    def _handler(self, key: Any, name: Any, **how: Any) -> Any:
-        return Handler(key, name, range(0, 10), self.metrics.request(name), **how)
-
-    def _echo(self, ctx: Any, frame: Any, body_at: Any) -> None:
-        body = struct.pack(">i", ctx.correlation_id) + bytes(frame[body_at:])
-        ctx.respond([body], len(body))
-
-    def _hold(self, ctx: Any, frame: Any, body_at: Any) -> None:
-        self.held.append((ctx, bytes(frame[body_at:])))
-
-    def release(self, number: Any) -> None:
-        ctx, body = self.held[number]
-        answer = struct.pack(">i", ctx.correlation_id) + body
-        ctx.respond([answer], len(answer))
-
-    async def _await_gate(self, ctx: Any, request: Any) -> Any:
-        from odradek_protocol.messages.struct import Struct
-
-        gate = self.loop.create_future()
-        self.gates.append(gate)
-        await gate
-        return Struct(brokers=[], topics=[], controller_id=7)
-
-    async def client(self) -> Any:
-        reader, writer = await asyncio.open_connection(*self.address)
-        self.clients.append(writer)
-        return SimpleNamespace(reader=reader, writer=writer)
-
-    async def stop(self) -> None:
-        self.server.stop_accepting()
-        await self.server.drain(0.0)
-        for writer in self.clients:
-            writer.close()
-
-
-def frame(key: Any, correlation_id: Any, body: Any = b"", version: int = 0) -> Any:
-    payload = struct.pack(">hhih", key, version, correlation_id, -1) + body
-    return struct.pack(">i", len(payload)) + payload
-
-
-async def answer(client: Any) -> Any:
-    (size,) = struct.unpack(">i", await client.reader.readexactly(4))
-    data = await client.reader.readexactly(size)
-    return struct.unpack_from(">i", data)[0], data[4:]
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0)
-
-
-def run(story: Any, **overrides: Any) -> None:
-    async def main() -> None:
-        bench = Bench({k.replace("_", "."): str(v) for k, v in overrides.items()})
-        try:
-            await asyncio.wait_for(story(bench), 30)
-        finally:
-            await bench.stop()
-            assert bench.server.memory.used_bytes == sum(
-                len(body) + 10 for ctx, body in bench.held if ctx.chunks is None
-            )
-
-    with asyncio.Runner(loop_factory=PollerLoop) as runner:
-        runner.run(main())
 
 
 def test_answers_keep_the_order_of_requests_whatever_finishes_first() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         client.writer.write(frame(HELD, 1, b"a") + frame(ECHO, 2, b"b") + frame(HELD, 3, b"c"))
         await until(lambda: len(bench.held) == 2)
@@ -160,8 +39,8 @@ def test_answers_keep_the_order_of_requests_whatever_finishes_first() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 4096])
-def test_frames_may_arrive_in_any_pieces(step: Any) -> None:
-    async def story(bench: Any) -> None:
+def test_frames_may_arrive_in_any_pieces(step: int) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         bodies = [b"", b"x" * 10, b"y" * 3000, b"z"]
         data = b"".join(frame(ECHO, i, body) for i, body in enumerate(bodies))
@@ -174,10 +53,10 @@ def test_frames_may_arrive_in_any_pieces(step: Any) -> None:
 
 
 @pytest.mark.parametrize("over", [-5, -4, -1, 0, 1, 3, 4, 5, SMALL_READ_BYTES])
-def test_frames_around_the_size_of_a_small_read(over: Any) -> None:
+def test_frames_around_the_size_of_a_small_read(over: int) -> None:
     """One that ends just before the read, with it or after it; then small ones again."""
 
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         rng = Random(over)
         fitting = SMALL_READ_BYTES - len(frame(ECHO, 0))
@@ -193,7 +72,7 @@ def test_frames_around_the_size_of_a_small_read(over: Any) -> None:
 
 
 def test_large_frames_arrive_whole_and_in_order() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         rng = Random(3)
         bodies = [rng.randbytes(size) for size in (5_000_000, 10, 100_000, 65_000, 1_100_000)]
@@ -208,8 +87,8 @@ def test_large_frames_arrive_whole_and_in_order() -> None:
 @pytest.mark.parametrize(
     "size", [-1, 0, 7, 2**31 - 1, 104857601], ids=["negative", "zero", "tiny", "huge", "over"]
 )
-def test_a_frame_of_impossible_size_closes_the_connection(size: Any) -> None:
-    async def story(bench: Any) -> None:
+def test_a_frame_of_impossible_size_closes_the_connection(size: int) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         client.writer.write(struct.pack(">i", size) + b"xxxx")
         assert await client.reader.read() == b""
@@ -218,12 +97,13 @@ def test_a_frame_of_impossible_size_closes_the_connection(size: Any) -> None:
     run(story)
 
 
-def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size() -> None:
-    async def story(bench: Any) -> None:
+def test_a_large_length_prefix_without_its_bytes_takes_little_memory() -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         client.writer.write(struct.pack(">i", 100_000_000) + b"x" * 100)
         await until(lambda: any(c._frame is not None for c in bench.server.connections))
         (connection,) = bench.server.connections
+        assert connection._frame is not None
         assert connection._frame.size == 100_000_000
         assert sys.getsizeof(connection._frame._buffer) < 2 * FIRST_BUFFER_BYTES
 
@@ -231,7 +111,7 @@ def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size() -> None:
 
 
 def test_unknown_apis_and_versions_close_the_connection() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         for bad in (frame(77, 1), frame(ECHO, 1, version=10), frame(-5, 1), frame(9999, 1)):
             client = await bench.client()
             client.writer.write(bad)
@@ -241,20 +121,20 @@ def test_unknown_apis_and_versions_close_the_connection() -> None:
 
 
 def test_an_answered_request_is_freed_without_the_garbage_collector() -> None:
-    """Fetches that waited were not: some thousand of them made a pause of 50 ms."""
+    """Waiting fetches once were not: some thousand of them caused a pause of 50 ms."""
 
     class Waiting:
-        def __init__(self, ctx: Any) -> None:
+        def __init__(self, ctx: RequestContext) -> None:
             self.ctx = ctx
             ctx.on_disconnect = self.give_up
 
         def give_up(self) -> Never:
             raise AssertionError("it was answered")
 
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         client.writer.write(frame(HELD, 1, b"x"))
-        await until(lambda: bench.held)
+        await until(lambda: bool(bench.held))
         waiting = weakref.ref(Waiting(bench.held[0][0]))
         bench.release(0)
         bench.held.clear()
@@ -269,7 +149,7 @@ def test_an_answered_request_is_freed_without_the_garbage_collector() -> None:
 
 
 def test_too_many_requests_in_flight_stop_reading_until_some_are_answered() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         number = connection_module.MAX_IN_FLIGHT + 20
         for i in range(number):
@@ -279,7 +159,7 @@ def test_too_many_requests_in_flight_stop_reading_until_some_are_answered() -> N
             await asyncio.sleep(0)
         assert len(bench.held) == connection_module.MAX_IN_FLIGHT
         for i in range(number):
-            await until(lambda i=i: len(bench.held) > i)
+            await until(partial(bench.holds, i + 1))
             bench.release(i)
             assert await answer(client) == (i, b"%d" % i)
 
@@ -287,7 +167,7 @@ def test_too_many_requests_in_flight_stop_reading_until_some_are_answered() -> N
 
 
 def test_request_memory_is_bounded_over_all_connections() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         clients = [await bench.client() for _ in range(4)]
         for i, client in enumerate(clients):
             client.writer.write(frame(HELD, i, b"x" * 600_000))
@@ -296,7 +176,7 @@ def test_request_memory_is_bounded_over_all_connections() -> None:
             await asyncio.sleep(0)
         assert len(bench.held) == 1, "a second request does not fit into 1 MB"
         for i in range(4):
-            await until(lambda i=i: len(bench.held) > i)
+            await until(partial(bench.holds, i + 1))
             assert len(bench.held) == i + 1
             bench.release(i)
             # An answer holds its request's memory until it is sent, so it has to be read.
@@ -307,7 +187,7 @@ def test_request_memory_is_bounded_over_all_connections() -> None:
 
 
 def test_an_awaited_request_is_not_overtaken() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         body = struct.pack(">i", 0)
         client.writer.write(frame(METADATA, 1, body) + frame(ECHO, 2) + frame(METADATA, 3, body))
@@ -326,7 +206,7 @@ def test_an_awaited_request_is_not_overtaken() -> None:
 
 
 def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path: Path) -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         content = Random(5).randbytes(3_000_000)
         (tmp_path / "f").write_bytes(content)
         client = await bench.client()
@@ -334,7 +214,12 @@ def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path: Path) 
             client.writer.write(frame(HELD, 1) + frame(ECHO, 2, b"after"))
             await until(lambda: len(bench.held) == 1)
             head = struct.pack(">i", 1) + b"head"
-            chunks = [head, FileRange(file, 1000, 2_500_000), b"middle", FileRange(file, 0, 5)]
+            chunks: Chunks = [
+                head,
+                FileRange(file, 1000, 2_500_000),
+                b"middle",
+                FileRange(file, 0, 5),
+            ]
             bench.held[0][0].respond(chunks, len(head) + 2_500_000 + 6 + 5)
             await until(lambda: any(c._writing for c in bench.server.connections))
             first = await answer(client)
@@ -344,14 +229,14 @@ def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path: Path) 
     run(story)
 
 
-def test_an_answer_of_many_parts_and_what_follows_it(tmp_path: Path) -> None:
-    """As a fetch of thousands of partitions: what is sent leaves the queue in between."""
+def test_a_response_of_many_parts_and_the_one_after_it(tmp_path: Path) -> None:
+    """Like a fetch of thousands of partitions, of which parts are sent while others wait."""
     content = Random(6).randbytes(40_000)
     path = tmp_path / "segment"
     path.write_bytes(content)
     number = SENT_MAX * 3 + 5
 
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         with path.open("rb") as file:
             client.writer.write(frame(HELD, 1) + frame(ECHO, 2, b"x" * 100) + frame(ECHO, 3))
@@ -372,7 +257,7 @@ def test_an_answer_of_many_parts_and_what_follows_it(tmp_path: Path) -> None:
 
 
 def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         client.writer.write(frame(HELD, 1))
         await until(lambda: len(bench.held) == 1)
@@ -387,7 +272,7 @@ def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled(
 
 
 def test_limits_on_the_number_of_connections() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         clients = [await bench.client() for _ in range(3)]
         assert await clients[2].reader.read() == b""
         clients[0].writer.close()
@@ -400,7 +285,7 @@ def test_limits_on_the_number_of_connections() -> None:
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         idle, busy = await bench.client(), await bench.client()
         busy.writer.write(frame(HELD, 1))
         await until(lambda: len(bench.held) == 1)
@@ -415,7 +300,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
 
 
 def test_a_taken_port_is_refused_when_binding() -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -428,7 +313,7 @@ def test_a_taken_port_is_refused_when_binding() -> None:
 def test_small_requests_are_served_while_large_ones_wait_for_memory() -> None:
     """Up to 68 KB of unanswered requests per connection, also pipelined; more waits."""
 
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         large = [await bench.client() for _ in range(3)]
         for i, client in enumerate(large):
             client.writer.write(frame(HELD, i, b"x" * 600_000))
@@ -450,8 +335,8 @@ def test_small_requests_are_served_while_large_ones_wait_for_memory() -> None:
     run(story, queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000)
 
 
-def test_a_request_that_does_not_decode_gives_its_memory_back() -> None:
-    async def story(bench: Any) -> None:
+def test_a_request_that_does_not_decode_releases_its_memory() -> None:
+    async def story(bench: Bench) -> None:
         client = await bench.client()
         client.writer.write(frame(METADATA, 1, b"\x7f" * 300_000))
         assert await client.reader.read() == b""
@@ -463,7 +348,7 @@ def test_a_request_that_does_not_decode_gives_its_memory_back() -> None:
 def test_resets_are_not_logged_and_bad_frames_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story(bench: Any) -> None:
+    async def story(bench: Bench) -> None:
         for _ in range(20):
             client = await bench.client()
             client.writer.write(frame(ECHO, 1))

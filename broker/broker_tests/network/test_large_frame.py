@@ -27,7 +27,7 @@ def begun(size: int, head: bytes | bytearray) -> LargeFrame:
 
 
 def receive(frame: LargeFrame, ours: socket.socket) -> int:
-    """As a connection does that gets all the memory that it wants."""
+    """Reads like a connection that gets all the memory that it requests."""
     if frame.full:
         frame.grow(frame.growth())
     return frame.receive(ours)
@@ -84,8 +84,8 @@ def test_the_last_bytes_of_a_large_frame_one_by_one(pair: Pair) -> None:
     assert received(pair, data, FIRST_BUFFER_BYTES - 20, 1) == data
 
 
-def test_what_was_read_before_may_be_more_than_the_first_buffer(pair: Pair) -> None:
-    """As out of a scratch buffer that is larger."""
+def test_bytes_read_before_may_exceed_the_first_buffer(pair: Pair) -> None:
+    """As from a larger scratch buffer."""
     data = Random(2).randbytes(3 * FIRST_BUFFER_BYTES)
     assert received(pair, data, 2 * FIRST_BUFFER_BYTES + 3, PIECE_BYTES) == data
 
@@ -100,8 +100,8 @@ def test_nothing_of_the_next_frame_is_read(pair: Pair) -> None:
     assert ours.recv(100) == b"NEXT"
 
 
-def test_the_frame_stays_when_what_the_head_lay_in_is_used_again(pair: Pair) -> None:
-    """The head comes out of a buffer that all connections share."""
+def test_the_frame_survives_reuse_of_the_buffer_of_its_head(pair: Pair) -> None:
+    """The head is in a buffer that all connections share."""
     client, ours = pair
     scratch = bytearray(b"head")
     frame = begun(8, scratch)
@@ -111,7 +111,7 @@ def test_the_frame_stays_when_what_the_head_lay_in_is_used_again(pair: Pair) -> 
     assert frame.finish() == b"headtail"
 
 
-def test_the_end_of_the_stream_is_nothing_read(pair: Pair) -> None:
+def test_the_end_of_the_stream_reads_zero_bytes(pair: Pair) -> None:
     client, ours = pair
     frame = begun(10, b"ab")
     client.sendall(b"cd")
@@ -122,7 +122,7 @@ def test_the_end_of_the_stream_is_nothing_read(pair: Pair) -> None:
     assert frame.filled == 4
 
 
-def test_nothing_there_yet_is_the_sockets_error_and_does_no_harm(pair: Pair) -> None:
+def test_an_empty_socket_raises_blocking_and_reading_continues(pair: Pair) -> None:
     client, ours = pair
     frame = begun(FIRST_BUFFER_BYTES + 2, bytes(FIRST_BUFFER_BYTES))
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_a_small_frame_has_a_small_buffer() -> None:
 
 
 def test_the_frame_is_handed_out_without_a_copy(pair: Pair) -> None:
-    """What the buffer holds and what it gives are the same bytes object."""
+    """The buffer hands out the bytes object that it filled."""
     data = Random(3).randbytes(2 * FIRST_BUFFER_BYTES)
     client, ours = pair
     frame = begun(len(data), data[:-10])

@@ -1,4 +1,4 @@
-"""Request memory as a model: senders that do what connection.py does, without sockets."""
+"""Request memory with simulated senders, which do what connection.py does, without sockets."""
 
 from __future__ import annotations
 
@@ -216,8 +216,8 @@ def test_senders_that_send_all_end_whatever_the_order_and_none_is_dropped(
     stalled=st.lists(st.tuples(SIZES, st.floats(0.0, 0.999)), max_size=60),
     seed=st.integers(0, 2**32),
 )
-# Half of the memory is free, and the banker's algorithm refuses it all the same: the stalled
-# senders have to be dropped then, too (found here: the live one waited for a minute).
+# Half of the memory is free, and the banker's algorithm still does not grant it: the stalled
+# senders have to be dropped in this case too (found here: the live one waited for a minute).
 @example(sizes=[69_633], stalled=[(3_670_017, 0.25), (3_670_017, 0.25)], seed=0)
 def test_senders_that_stop_half_way_hold_up_nobody_for_long(
     sizes: list[int], stalled: list[tuple[int, float]], seed: int
@@ -237,7 +237,7 @@ def test_senders_that_stop_half_way_hold_up_nobody_for_long(
                 world.settle()
         world.sweep()
         sweeps += 1
-        # A live one may be dropped when nothing moves; then it connects and sends again.
+        # A live sender may be dropped when nothing progresses; it connects and sends again.
         live = [world.sender(s.size) if s.ended not in ("", "answered") else s for s in live]
         assert sweeps * SWEEP_MS < 20_000, [s.waiter for s in live]
     for sender in world.senders:
@@ -303,7 +303,9 @@ def test_the_time_spent_waiting_for_memory_does_not_count() -> None:
     assert waiting.waiter is None
 
 
-def test_the_slowest_goes_first_and_of_equals_the_largest(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_slowest_sender_is_dropped_first_and_of_equals_the_largest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     fast, large, small, worker, waiting = (
         world.sender(size) for size in (3 * MB, 3 * MB, 2 * MB, MB, 2 * MB)

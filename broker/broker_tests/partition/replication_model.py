@@ -1,7 +1,7 @@
-"""A cluster small enough to search through: the two replication cores over logs that are lists.
+"""A cluster that is small enough to explore: both replication state machines over logs in lists.
 
-One partition, three brokers, a controller that is a table with compare-and-set. Messages lie in
-a bag: each can be delivered late, twice, or never. `check` holds the invariants of the TLA+
+One partition, three brokers, a controller that is a table with compare-and-set. Messages are
+unordered: each can be delivered late, twice, or never. `check` has the invariants of the TLA+
 models (StrongIsr, monotone high watermark) and "no committed record lost" after every step.
 """
 
@@ -207,8 +207,8 @@ class ModelCluster:
     def restart(self, broker_id: BrokerId) -> None:
         """The process dies and returns with its log, as a new incarnation.
 
-        It acts on no metadata from before its registration: in the past it may have been a
-        leader without followers, who commits what it likes.
+        It ignores metadata from before its registration: in that it may have been a leader without
+        followers, which commits alone.
         """
         self.fence(broker_id)
         broker = self.brokers[broker_id]
@@ -295,7 +295,7 @@ class ModelCluster:
         if not self.bag:
             return
         message = self.bag.pop(index % len(self.bag))
-        if message.kind in ("alter", "altered"):  # the sender notices in the end
+        if message.kind in ("alter", "altered"):  # the sender times out
             sender, proposal = message.body[:2]
             leading = self.brokers[sender].leading
             if leading is not None:
@@ -326,7 +326,7 @@ class ModelCluster:
         broker_epoch: int,
         position: follower_state.FetchPosition,
     ) -> tuple[follower_state.FetchAnswered, list[Entry]]:
-        """What the fetch handler does with a follower's fetch."""
+        """As the fetch handler treats a follower's fetch."""
         log, leading = leader.log, leader.leading
         known = leader.known.leader_epoch if leader.known else -1
         error = ErrorCode.none
@@ -396,7 +396,7 @@ class ModelCluster:
         self.check()
 
     def heal(self) -> None:
-        """All messages arrive, nobody is fenced: in the end everybody has everything."""
+        """All messages arrive, no broker is fenced: in the end all replicas are equal."""
         for broker_id in self.brokers:
             self.unfence(broker_id)
         for _ in range(400):

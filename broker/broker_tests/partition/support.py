@@ -1,4 +1,4 @@
-"""Brokers without a network: PartitionServices on simulated disks, told what the metadata says."""
+"""Brokers without a network: PartitionServices on simulated disks, with metadata from the test."""
 
 import heapq
 from collections import deque
@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
@@ -21,7 +22,6 @@ from odradek_broker.metadata.records import (
 )
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads
@@ -33,7 +33,7 @@ ONE, TWO, THREE = (BrokerId(i) for i in (1, 2, 3))
 
 
 class ManualScheduler:
-    """Runs what is due when told to; time is that of the clock."""
+    """Runs due callbacks when the test calls `run`; time is that of the clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -41,11 +41,11 @@ class ManualScheduler:
         self._later: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._numbers = count()
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> "Cancelled":
+    def call_soon(self, callback: Callable[..., Any], *args: object) -> "Cancelled":
         self._soon.append((callback, args))
         return Cancelled()
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> "Cancelled":
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: object) -> "Cancelled":
         cancelled = Cancelled()
         at_ms = self.clock.monotonic_ms() + delay * 1000
         run = lambda: None if cancelled.is_set else callback(*args)  # noqa: E731
@@ -53,7 +53,7 @@ class ManualScheduler:
         return cancelled
 
     def run(self) -> None:
-        """All that is due, and what that causes."""
+        """Runs all due callbacks, and those that they schedule."""
         while True:
             now_ms = self.clock.monotonic_ms()
             if self._soon:
@@ -98,7 +98,7 @@ class NoThreads:
 
 
 class Metadata:
-    """The metadata log: records in, deltas to everybody out."""
+    """The metadata log: takes records and sends deltas to all brokers."""
 
     def __init__(self) -> None:
         self.image = EMPTY_IMAGE
@@ -107,7 +107,7 @@ class Metadata:
         self._held: dict[PartitionService, list[tuple[MetadataDelta, int]]] = {}
 
     def hold_back(self, service: PartitionService) -> None:
-        """It hears nothing until it is released."""
+        """It gets no answer until it is released."""
         self._held.setdefault(service, [])
 
     def release(self, service: PartitionService) -> None:
@@ -183,15 +183,15 @@ class Node:
         scheduler: ManualScheduler,
         settings: dict[str, str] | None = None,
         disk: Disk | None = None,
-        log_dir: str = "/data",
         threads: Threads | None = None,
     ) -> None:
         self.id = broker_id
         self.metadata = metadata
-        self.settings = Settings({"node.id": str(broker_id), **(settings or {})})
+        own = {"node.id": str(broker_id), "log.dirs": "/data"}
+        self.settings = Settings({**own, **(settings or {})})
         self.disk = disk or SimDisk()
         self.logs = LogManager(
-            log_dir.split(","),
+            self.settings.list("log.dirs"),
             self.disk,
             clock,
             LogSettings(cluster_id="cluster", node_id=broker_id, recovery_threads_per_dir=1),

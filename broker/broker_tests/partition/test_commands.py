@@ -1,10 +1,11 @@
-"""From the metadata log to roles: the three commands, their order, and who is refused."""
+"""From the metadata log to roles: the three commands, their order, and which are refused."""
 
 from uuid import UUID
 
 import pytest
 
 from broker_tests.log.support import batch
+from broker_tests.manual_clock import ManualClock
 from broker_tests.partition.support import (
     ONE,
     THREE,
@@ -32,7 +33,6 @@ from odradek_broker.partition.commands import (
     commands_of,
 )
 from odradek_broker.partition.partition import Partition
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, TopicPartition
 
@@ -61,7 +61,7 @@ def node(metadata: Metadata, clock: ManualClock, scheduler: ManualScheduler) -> 
 
 
 class Recorded:
-    """What the partitions ask replication to do."""
+    """The calls of the partitions to replication."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
@@ -143,7 +143,7 @@ def test_a_new_leader_begins_its_epoch_in_the_log(node: Node, metadata: Metadata
     assert partition.log.epochs.entries == [(0, 0), (1, 2)]
 
 
-def test_whoever_waits_learns_that_the_leader_is_gone(
+def test_waiting_requests_learn_that_the_leader_is_gone(
     node: Node, metadata: Metadata, scheduler: ManualScheduler
 ) -> None:
     metadata.commit(register(ONE), register(TWO), *topic(replicas=(ONE, TWO)))
@@ -224,7 +224,7 @@ def test_metadata_that_the_controllers_answer_overtook_changes_nothing(
     metadata.commit(register(ONE), register(TWO), *topic(replicas=(ONE, TWO)))
     partition = node.partition()
     assert partition.leading is not None
-    partition.leading.partition_epoch = 5  # told by the controller
+    partition.leading.partition_epoch = 5  # from the controller's answer
     metadata.commit(PartitionChangeRecord(0, TOPIC_ID, isr=(ONE,)))
     assert partition.isr == (ONE, TWO)
 
@@ -258,7 +258,7 @@ def test_a_broker_that_comes_back_may_join_at_once(node: Node, metadata: Metadat
 def test_no_role_before_the_own_registration_is_known(
     node: Node, metadata: Metadata, scheduler: ManualScheduler
 ) -> None:
-    """The metadata log still says what the process before this one was: a leader, alone."""
+    """The metadata log still has the role of the previous process: leader without followers."""
     node.service.await_registration(500)
     metadata.commit(register(ONE, 400), *topic(replicas=(ONE,)))
     node.logs.get_or_create(TopicPartition("gone", 0), UUID(int=9), node.settings.log_config({}))
@@ -352,7 +352,7 @@ def test_an_unknown_directory_is_reported_to_the_controller(node: Node, metadata
 def test_an_isolated_leader_refuses_its_producers(
     node: Node, metadata: Metadata, clock: ManualClock, scheduler: ManualScheduler
 ) -> None:
-    """Neither a controller nor a follower is heard: nothing can be committed here any more."""
+    """Neither the controller nor a follower is reachable: nothing can be committed any more."""
     metadata.commit(register(ONE), register(TWO), *topic(replicas=(ONE, TWO)))
     node.service.start_timers()
     partition = node.partition()
@@ -368,9 +368,9 @@ def test_an_isolated_leader_refuses_its_producers(
     fetched = leader_events.FollowerFetched(TWO, 102, 0, 0, partition.log.log_end_offset)
     node.service.step(partition, fetched)
     scheduler.advance(1_000)
-    assert not node.service.is_isolated_leader(partition)  # the follower is there: it may succeed
+    assert not node.service.is_isolated_leader(partition)  # an append may be committed
     assert waiter.outcomes == []
     scheduler.advance(5_000)
     assert node.service.is_isolated_leader(partition)
     assert waiter.outcomes == [(0, ErrorCode.not_leader_or_follower)]
-    assert partition.leading is not None  # it is not for this broker to say that it leads no more
+    assert partition.leading is not None  # only the controller takes leadership away

@@ -1,9 +1,11 @@
-"""`flush.messages`: nobody is told of a record before it is on disk, and fsyncs are shared."""
+"""`flush.messages`: a record is acknowledged only when it is on disk, and fsyncs are shared."""
 
 import errno
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
@@ -16,7 +18,6 @@ from odradek_broker.metadata.records import (
     TopicRecord,
 )
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId
@@ -28,16 +29,19 @@ DIRECTORY = UUID(int=1000)
 
 
 class Soon:
-    """A scheduler that runs what is due when the test says so."""
+    """A scheduler that runs due callbacks when the test calls `run`."""
 
     def __init__(self) -> None:
-        self.callbacks: list[Any] = []
+        self.callbacks: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
-    def call_soon(self, callback: Any, *args: Any) -> None:
+    def call_soon(self, callback: Callable[..., object], *args: object) -> "Soon":
         self.callbacks.append((callback, args))
+        return self
 
-    def call_later(self, delay: Any, callback: Any, *args: Any) -> None:
-        pass
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> "Soon":
+        return self
+
+    def cancel(self) -> None: ...
 
     def run(self) -> None:
         callbacks, self.callbacks = self.callbacks, []
@@ -46,13 +50,13 @@ class Soon:
 
 
 class HeldThreads:
-    """Jobs run when the test says so."""
+    """Jobs run when the test calls `finish_one`."""
 
-    def __init__(self, soon: Any) -> None:
-        self.jobs: list[Any] = []
+    def __init__(self, soon: Soon) -> None:
+        self.jobs: list[tuple[Callable[[], object], Callable[[Exception | None], object]]] = []
         self.soon = soon
 
-    def run(self, job: Any, done: Any) -> None:
+    def run(self, job: Callable[[], object], done: Callable[[Exception | None], object]) -> None:
         self.jobs.append((job, done))
 
     def finish_one(self) -> None:
@@ -68,14 +72,14 @@ class HeldThreads:
 
 class Waiter:
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.told: list[tuple[int, ErrorCode]] = []
 
-    def acknowledged(self, index: Any, error: Any) -> None:
+    def acknowledged(self, index: int, error: ErrorCode) -> None:
         self.told.append((index, error))
 
 
 class Bench:
-    def __init__(self, flush_messages: Any) -> None:
+    def __init__(self, flush_messages: int) -> None:
         self.clock, self.disk = ManualClock(), SimDisk()
         self.soon, self.waiter = Soon(), Waiter()
         self.threads = HeldThreads(self.soon)
@@ -97,7 +101,7 @@ class Bench:
         self.service.apply(delta.finish(3))
         self.partition = self.service.by_name["t", 0]
 
-    def append(self, index: Any) -> None:
+    def append(self, index: int) -> None:
         now_ms = self.clock.now_ms()
         batch = build_batch([Record(0, now_ms, None, b"value %d" % index)])
         info = self.partition.append(memoryview(bytearray(batch)), now_ms)
@@ -137,7 +141,7 @@ def test_appends_during_an_fsync_share_the_next_one() -> None:
     assert bench.threads.jobs == []
 
 
-def test_without_the_setting_nobody_waits_for_the_disk() -> None:
+def test_without_the_setting_acks_do_not_wait_for_fsync() -> None:
     bench = Bench(flush_messages=2**63 - 1)
     bench.append(0)
     bench.soon.run()

@@ -1,5 +1,6 @@
-"""The follower's side: what is asked, which answers count, where the log is cut."""
+"""The follower's side: what it requests, which answers it applies, where it truncates."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from odradek_broker.partition.follower_state import (
     MoveHighWatermark,
     MoveLogStart,
     OffsetsFound,
+    StartAt,
     Status,
     Truncate,
     TruncateFully,
@@ -52,7 +54,7 @@ def answer(log: ListLog, **fields: Any) -> tuple[FollowerState, Any]:
     return state, instructions
 
 
-def test_a_fetch_tells_end_and_last_epoch_and_there_is_only_one() -> None:
+def test_a_fetch_carries_log_end_and_last_epoch_and_only_one_is_in_flight() -> None:
     log = log_of(0, 0, 3)
     state, position = following(log)
     assert (position.fetch_offset, position.last_fetched_epoch, position.leader_epoch) == (3, 3, 7)
@@ -85,7 +87,9 @@ def test_the_log_start_follows_the_leaders() -> None:
         pytest.param(lambda _, state: setattr(state, "leader_epoch", 8), id="leader epoch"),
     ],
 )
-def test_an_answer_about_another_log_is_dropped(change: Any) -> None:
+def test_an_answer_about_another_log_is_dropped(
+    change: Callable[[ListLog, FollowerState], object],
+) -> None:
     log = log_of(0, 0, 3)
     state, position = following(log)
     change(log, state)
@@ -115,7 +119,7 @@ def test_an_answer_counts_once_and_only_that_of_the_fetch_under_way() -> None:
         pytest.param((3, 3), (1, 1), 0, id="an epoch before all of ours"),
     ],
 )
-def test_the_log_is_cut_where_it_parts_from_the_leaders(
+def test_the_log_is_truncated_where_it_diverges_from_the_leaders(
     ours: tuple[int, ...], diverging: tuple[int, int], expected: int
 ) -> None:
     _, instructions = answer(log_of(*ours), diverging=diverging)
@@ -128,7 +132,7 @@ def test_a_truncation_below_the_high_watermark_is_reported() -> None:
 
 
 def test_an_epoch_without_records_at_the_end_is_forgotten() -> None:
-    """It led in epoch 5 and wrote nothing: the next leader has never heard of 5."""
+    """It led in epoch 5 without a write, so the next leader has no epoch 5."""
     log = log_of(0, 0)
     log.epochs.assign(5, 2)
     _, instructions = answer(log, diverging=(0, 2))
@@ -152,6 +156,30 @@ def test_out_of_range_asks_where_the_leaders_log_is() -> None:
         state.validate()
 
 
+class EmptyAtFive(ListLog):
+    @property
+    def log_end_offset(self) -> int:
+        return 5
+
+
+def test_an_empty_log_that_begins_in_the_middle_of_a_batch_takes_the_whole_batch() -> None:
+    """The leader's log starts at 5, in the batch 3–7 (DeleteRecords)."""
+    log = EmptyAtFive()
+    log.log_start_offset = log.high_watermark = 5
+    batch = {"records_start": 3, "records_end": 8, "high_watermark": 8, "log_start_offset": 5}
+    _, instructions = answer(log, **batch)
+    assert instructions == (StartAt(3), Append(8), MoveHighWatermark(8), MoveLogStart(5))
+    # The high watermark of a new leader may not be known yet.
+    _, instructions = answer(log, **{**batch, "high_watermark": 4})
+    assert instructions == (StartAt(3), Append(8), MoveHighWatermark(4), MoveLogStart(4))
+
+
+def test_a_log_with_records_never_goes_back_for_a_batch() -> None:
+    log = log_of(0, 0, high_watermark=2)
+    _, instructions = answer(log, records_start=1, records_end=4, high_watermark=4)
+    assert instructions == (Append(4), MoveHighWatermark(4))  # refused by the log: it overlaps
+
+
 def test_a_look_up_that_fails_is_tried_again_later() -> None:
     log = log_of(0)
     state, (look_up,) = answer(log, error=ErrorCode.offset_out_of_range)
@@ -170,7 +198,7 @@ def test_a_look_up_that_fails_is_tried_again_later() -> None:
         ErrorCode.kafka_storage_error,
     ],
 )
-def test_trouble_that_passes_is_waited_out(error: ErrorCode) -> None:
+def test_retriable_errors_are_backed_off(error: ErrorCode) -> None:
     log = log_of(0)
     state, _ = answer(log, error=error)
     assert next_fetch(state, log, BACKOFF_MS - 1) is None

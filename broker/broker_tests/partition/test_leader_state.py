@@ -63,13 +63,13 @@ def fetched(
 def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
     state = leader()
     assert step(state, Written(15), 0) == ()
-    assert fetched(state, TWO, 15) == ()  # three has not been heard in this epoch
+    assert fetched(state, TWO, 15) == ()  # three has not fetched in this epoch
     assert fetched(state, THREE, 12) == (AdvanceHighWatermark(12),)
     assert fetched(state, THREE, 15) == (AdvanceHighWatermark(15),)
-    assert fetched(state, THREE, 11) == ()  # came back with less: committed stays committed
+    assert fetched(state, THREE, 11) == ()  # with less: the watermark does not go back
 
 
-def test_alone_in_the_isr_what_is_written_is_committed() -> None:
+def test_alone_in_the_isr_written_records_are_committed() -> None:
     state = leader((ONE,))
     assert step(state, Written(12), 0) == (AdvanceHighWatermark(12),)
     assert step(state, Written(12), 0) == ()
@@ -91,7 +91,7 @@ def test_a_laggard_leaves_only_when_the_controller_agrees() -> None:
 
 
 def test_a_follower_that_keeps_reading_to_where_the_end_was_stays_in_sync() -> None:
-    """Small writes all the time: it never reaches the end, but is never far from it."""
+    """With small writes all the time it never reaches the end, but stays close to it."""
     state = leader((ONE, TWO))
     for moment in range(1, 50):
         step(state, Written(10 + moment * 2), moment * 100.0)
@@ -119,7 +119,7 @@ def test_a_replica_joins_when_it_reached_high_watermark_and_epoch_start() -> Non
 
 
 def test_the_high_watermark_may_be_old_but_the_epoch_start_is_not() -> None:
-    """Two leads since offset 20 and believes that only 10 are committed; 20 may be."""
+    """Broker 2 leads since offset 20 and has the high watermark 10; 20 may be committed."""
     state = leader((ONE, TWO), start=20, high_watermark=10)
     assert fetched(state, THREE, 15) == ()
     assert fetched(state, THREE, 19) == ()
@@ -184,10 +184,10 @@ def test_a_proposal_that_was_surely_not_carried_out_is_undone(error: ErrorCode) 
     assert step(state, Written(13), 0) == (AdvanceHighWatermark(12),)
 
 
-def test_after_a_lost_attempt_a_refusal_proves_nothing_for_a_while() -> None:
-    """1. The proposal is sent, the answer lost. 2. It is sent again, refused. 3. The first one,
-    late, is accepted. If 2 undid it, three would be in the ISR without having what was committed
-    between 2 and 3."""
+def test_after_a_lost_proposal_a_refusal_is_not_final_at_once() -> None:
+    """1. The proposal is sent, the answer lost. 2. It is sent again, refused. 3. The first
+    one arrives late and is accepted. If 2 undid the proposal, broker 3 would be in the ISR without
+    the records that were committed between 2 and 3."""
     state, proposal = pending_expansion()
     again = (Propose(proposal, retry=True),)
     assert step(state, ProposalLost(proposal), 100) == again
@@ -217,7 +217,7 @@ def test_other_refusals_wait_for_the_metadata_log(error: ErrorCode) -> None:
     assert state.pending == Proposal(5, 8, ((ONE, 101), (TWO, -1), (THREE, 103)))
 
 
-def test_trouble_of_the_controller_is_a_reason_to_ask_again() -> None:
+def test_a_failing_controller_is_asked_again() -> None:
     state, proposal = pending_expansion()
     answer = ProposalAnswered(proposal, ErrorCode.unknown_server_error)
     assert step(state, answer, 0) == (Propose(proposal, retry=True),)

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker_tests.log.support import batch, values
+from broker_tests.manual_clock import ManualClock
 from broker_tests.partition.support import (
     ONE,
     TOPIC_ID,
@@ -22,7 +23,6 @@ from broker_tests.partition.test_commands import Recorded
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log import copying
 from odradek_broker.metadata.records import PartitionChangeRecord, RemoveTopicRecord
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicPartition
@@ -39,7 +39,12 @@ class Broker:
         self.scheduler = ManualScheduler(self.clock)
         self.metadata = Metadata()
         self.node = Node(
-            ONE, self.metadata, self.clock, self.scheduler, settings, disk, log_dir="/a,/b"
+            ONE,
+            self.metadata,
+            self.clock,
+            self.scheduler,
+            {"log.dirs": "/a,/b", **(settings or {})},
+            disk,
         )
         self.disk = self.node.disk
         self.service = self.node.service
@@ -67,7 +72,7 @@ class Broker:
         assert waiter.outcomes == [(0, ErrorCode.none)] * count
 
     def rounds(self) -> Iterator[None]:
-        """One job of the threads at a time, until the replica rests."""
+        """Runs the jobs one at a time, until the move is over."""
         self.scheduler.run()
         while self.node.threads.jobs or self.logs.futures.logs:
             yield
@@ -97,7 +102,7 @@ def broker() -> Broker:
     return broker
 
 
-def test_it_moves_while_it_is_written_to(broker: Broker) -> None:
+def test_a_replica_moves_while_it_is_written_to(broker: Broker) -> None:
     broker.service.move_replica(TP, "/b/")
     for count, _ in enumerate(broker.rounds()):
         if count < 20:
@@ -110,17 +115,17 @@ def test_it_moves_while_it_is_written_to(broker: Broker) -> None:
     assert values(log) == broker.written
     assert log.high_watermark == len(broker.written)
     assert broker.dirs() == ["/a/orders-0-delete", "/b/orders-0-0"]
-    # The controller hears of the new directory.
+    # The new directory is reported to the controller.
     assert broker.recorded.directories == [(0, broker.logs.dirs[1].directory_id)]
 
 
-def test_moved_back_it_stays(broker: Broker) -> None:
+def test_a_move_back_cancels_the_move(broker: Broker) -> None:
     broker.service.move_replica(TP, "/b")
     rounds = broker.rounds()
     next(rounds)
     next(rounds)
     assert "/b/orders-0-future" in broker.dirs()
-    broker.service.move_replica(TP, "/b")  # asked again: nothing new
+    broker.service.move_replica(TP, "/b")  # requested again: nothing changes
     broker.service.move_replica(TP, "/a")
     for _ in rounds:
         broker.write()
@@ -156,7 +161,7 @@ def test_the_new_directory_fails_meanwhile(broker: Broker) -> None:
 
 
 def test_the_old_directory_fails_meanwhile(broker: Broker) -> None:
-    """An incomplete copy is no replica."""
+    """An incomplete copy does not become the replica."""
     broker.service.move_replica(TP, "/b")
     rounds = broker.rounds()
     next(rounds)
@@ -188,7 +193,7 @@ def test_a_broker_that_starts_again_goes_on(broker: Broker) -> None:
 
 
 def test_a_follower_that_is_cut_meanwhile(broker: Broker) -> None:
-    """The partition gets another leader, whose log is shorter and goes on differently."""
+    """The partition gets another leader, whose log is shorter and then differs."""
     broker.service.move_replica(TP, "/b")
     rounds = broker.rounds()
     for _ in range(3):
@@ -255,7 +260,7 @@ def test_acknowledged_after_an_fsync_means_synced_in_the_copy_too() -> None:
     assert partition.log.recovery_point >= 10
 
 
-def test_what_cannot_be_moved(broker: Broker) -> None:
+def test_invalid_moves_are_refused(broker: Broker) -> None:
     for topic_partition, path, code in [
         (TP, "/c", ErrorCode.log_dir_not_found),
         (TopicPartition("orders", 7), "/b", ErrorCode.unknown_topic_or_partition),

@@ -1,10 +1,11 @@
-"""A thousand new partitions at once: opened in slices, files in threads, in the order that counts.
+"""A thousand new partitions at once: opened in slices, files in threads, requested ones first.
 
-The clock moves a millisecond at each look, so that a slice ends after about ten commands.
+The clock advances by a millisecond with each reading, so a slice ends after about ten commands.
 """
 
 import pytest
 
+from broker_tests.manual_clock import ManualClock
 from broker_tests.partition.support import (
     ONE,
     TOPIC_ID,
@@ -19,7 +20,6 @@ from broker_tests.partition.support import (
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from odradek_broker.partition.opening import AT_A_TIME
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicPartition
 
@@ -50,7 +50,7 @@ class Story:
         self.scheduler.run()
 
     def run(self) -> None:
-        """Threads and slices, until nothing is left to do."""
+        """Runs threads and slices until nothing is left to do."""
         while self.threads.jobs:
             self.threads.finish()
             self.scheduler.run()
@@ -79,7 +79,7 @@ def test_some_are_opened_at_once_and_all_in_the_end() -> None:
 def test_a_requested_partition_is_opened_next() -> None:
     story = Story()
     story.create()
-    story.threads.finish()  # the one that was in hand
+    story.threads.finish()  # the one that was being opened
     story.scheduler.run()
     assert story.missing(MANY - 1) is ErrorCode.not_leader_or_follower
     story.threads.finish()
@@ -90,7 +90,7 @@ def test_a_requested_partition_is_opened_next() -> None:
     assert len(story.service.by_name) < MANY - AT_A_TIME
 
 
-def test_a_change_while_it_waits_is_what_it_is_opened_with() -> None:
+def test_a_partition_is_opened_with_the_newest_change() -> None:
     story = Story()
     story.create()
     last = MANY - 1
@@ -102,7 +102,7 @@ def test_a_change_while_it_waits_is_what_it_is_opened_with() -> None:
     assert story.service.by_name["orders", 0].leading is not None
 
 
-def test_a_change_of_one_that_is_open_does_not_wait_for_those_that_are_not() -> None:
+def test_a_change_of_an_open_partition_does_not_wait_for_unopened_ones() -> None:
     story = Story()
     story.create()
     story.metadata.commit(PartitionChangeRecord(0, TOPIC_ID, leader=TWO))
@@ -147,7 +147,7 @@ def test_a_newer_controller_does_not_get_its_commands_refused_for_older_ones() -
     assert len(story.service.by_name) == MANY
 
 
-def test_a_disk_that_fails_meanwhile_is_a_storage_error_not_a_silence() -> None:
+def test_a_disk_that_fails_while_opening_is_a_storage_error() -> None:
     story = Story()
     story.create()
     for log_dir in story.node.logs.dirs:
@@ -167,7 +167,7 @@ def test_a_broker_that_stops_opens_no_more() -> None:
     assert story.service.settled
 
 
-def test_what_is_on_the_disk_needs_no_thread() -> None:
+def test_a_log_on_the_disk_is_opened_without_a_thread() -> None:
     story = Story()
     story.create()
     story.run()

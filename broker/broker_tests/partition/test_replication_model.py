@@ -1,4 +1,4 @@
-"""Leader and follower cores against each other: random histories, and planted bugs found."""
+"""The state machines of leader and follower together: random histories, and planted bugs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker_tests.partition.replication_model import ModelCluster
+from broker_tests.partition.replication_model import ListLog, ModelCluster
+from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.partition import follower_state, leader_events, leader_state
-from odradek_protocol.ids import BrokerId
+from odradek_broker.partition.follower_state import FetchPosition, FollowerState
+from odradek_broker.partition.leader_events import Instructions as LeaderInstructions
+from odradek_broker.partition.leader_events import PartitionChanged
+from odradek_broker.partition.leader_state import LeaderState, Peers
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 STEPS = 1000
 BROKERS = st.sampled_from([BrokerId(i) for i in (1, 2, 3)])
@@ -98,7 +103,7 @@ TestReplication.settings = settings(max_examples=60, stateful_step_count=60, dea
 def shrink_before_the_controller_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     real = leader_state._propose
 
-    def propose(state: Any, isr: Any) -> Any:
+    def propose(state: LeaderState, isr: tuple[BrokerId, ...]) -> LeaderInstructions:
         instructions = real(state, isr)
         state.maximal_isr = frozenset(isr)
         return instructions
@@ -109,7 +114,7 @@ def shrink_before_the_controller_agrees(monkeypatch: pytest.MonkeyPatch) -> None
 def proposed_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     real = leader_state._propose
 
-    def propose(state: Any, isr: Any) -> Any:
+    def propose(state: LeaderState, isr: tuple[BrokerId, ...]) -> LeaderInstructions:
         instructions = real(state, isr)
         state.maximal_isr = frozenset(state.isr)
         return instructions
@@ -119,7 +124,7 @@ def proposed_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expand_before_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def expand(state: Any, _: float) -> Any:
+    def expand(state: LeaderState, _: float) -> LeaderInstructions:
         joining = tuple(i for i, f in state.followers.items() if i not in state.isr)
         return leader_state._propose(state, state.isr + joining) if joining else ()
 
@@ -127,14 +132,16 @@ def expand_before_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expand_before_the_start_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has caught up once has reached it, so that check has to be left out as well."""
+    """A replica that has caught up once has reached it, so that check is left out as well."""
     real = leader_state.LeaderState.__init__
 
-    def init(self: Any, peers: Any, registration: Any, **kwargs: Any) -> None:
+    def init(
+        self: LeaderState, peers: Peers, registration: PartitionRegistration, **kwargs: Any
+    ) -> None:
         real(self, peers, registration, **kwargs)
         self.epoch_start_offset = 0
 
-    def expand(state: Any, _: float) -> Any:
+    def expand(state: LeaderState, _: float) -> LeaderInstructions:
         joining = tuple(
             i
             for i, f in state.followers.items()
@@ -152,7 +159,9 @@ def old_acknowledgements_count_in_a_new_epoch(monkeypatch: pytest.MonkeyPatch) -
     remembered: dict[BrokerId, dict[BrokerId, Any]] = {}
     real = leader_state.LeaderState.__init__
 
-    def init(self: Any, peers: Any, registration: Any, **kwargs: Any) -> None:
+    def init(
+        self: LeaderState, peers: Peers, registration: PartitionRegistration, **kwargs: Any
+    ) -> None:
         real(self, peers, registration, **kwargs)
         for replica, follower in remembered.get(peers.node_id, {}).items():
             if replica in self.followers:
@@ -163,7 +172,7 @@ def old_acknowledgements_count_in_a_new_epoch(monkeypatch: pytest.MonkeyPatch) -
 
 
 def no_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
-    def diverged(diverging: Any, log: Any) -> Any:
+    def diverged(diverging: tuple[LeaderEpoch, Offset], log: ListLog) -> tuple[()]:
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.assign(diverging[0] + 1, log.log_end_offset)
         return ()
@@ -173,9 +182,9 @@ def no_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def truncate_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     """As before KIP-101: a new follower cuts its log at its own high watermark."""
-    seen: list[Any] = []
+    seen: list[FollowerState] = []
 
-    def next_fetch(state: Any, log: Any, now_ms: float) -> Any:
+    def next_fetch(state: FollowerState, log: ListLog, now_ms: float) -> FetchPosition | None:
         if state not in seen:
             seen.append(state)
             log.truncate_to(log.high_watermark)
@@ -185,15 +194,15 @@ def truncate_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stale_answers_are_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    def belongs(state: Any, position: Any, log: Any) -> bool:
+    def belongs(state: FollowerState, position: FetchPosition, log: object) -> bool:
         state.under_way = None
-        return bool(position.leader_epoch == state.leader_epoch)
+        return position.leader_epoch == state.leader_epoch
 
     monkeypatch.setattr(follower_state, "_belongs", belongs)
 
 
 def the_same_metadata_undoes_a_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def changed(state: Any, event: Any, now_ms: float) -> Any:
+    def changed(state: LeaderState, event: PartitionChanged, now_ms: float) -> LeaderInstructions:
         if event.partition_epoch >= state.partition_epoch:
             leader_state._committed(state, event.isr, event.partition_epoch)
         return leader_state._advance(state, now_ms)
@@ -222,7 +231,7 @@ def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    # What is found must be the damage, not the state that leads to it.
+    # The damage must be found, not only the state that leads to it.
     monkeypatch.setattr(leader_state.LeaderState, "validate", lambda _: None)
     monkeypatch.setattr(follower_state.FollowerState, "validate", lambda _: None)
     for seed in range(seeds):

@@ -45,8 +45,8 @@ def test_a_marker_refuses_waiting_batches_and_a_late_answer_has_no_effect() -> N
 
 def test_the_lowest_sequence_is_remembered_over_a_failure() -> None:
     """
-    1. The batch with sequence 0 waits, and fails: the coordinator was away.
-    2. The batch with sequence 5 was on its way: it must not be the first that is written.
+    1. The batch with sequence 0 waits, and fails: the coordinator is unavailable.
+    2. The batch with sequence 5 arrives: it must not be the first that is written.
     """
     verifications, ask = Verifications(), Asked()
     verifications.wait(7, 1, 0, ask, lambda _: None)
@@ -58,7 +58,7 @@ def test_the_lowest_sequence_is_remembered_over_a_failure() -> None:
     assert verifications.floor(7, 1) is None
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_floors_is_bounded() -> None:
     verifications, ask = Verifications(), Asked()
     for producer_id in range(FLOORS_MAX + 10):
         verifications.wait(producer_id, 0, 0, ask, lambda _: None)
@@ -91,7 +91,7 @@ def test_a_marker_refuses_the_transaction_that_it_ends_and_not_the_next() -> Non
     assert waiting.heard[1:] == [(5, ErrorCode.none)]
 
 
-def test_markers_of_others_refuse_nobody() -> None:
+def test_markers_of_other_producers_refuse_no_batch() -> None:
     waiting = Waiting()
     waiting.batch(epoch=4)
     waiting.verifications.end(ProducerId(8), 9)

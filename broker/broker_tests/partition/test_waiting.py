@@ -1,7 +1,5 @@
 """The purgatory ends every wait exactly once: by the event or by the deadline."""
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +21,9 @@ class Recorded(Ticket):
     st.lists(st.tuples(st.integers(0, 50), st.one_of(st.none(), st.integers(0, 50)))),
     st.lists(st.integers(0, 60), min_size=1).map(sorted),
 )
-def test_each_wait_ends_once_and_at_the_right_time(waits: Any, clock: Any) -> None:
+def test_each_wait_ends_once_and_at_the_right_time(
+    waits: list[tuple[int, int | None]], clock: list[int]
+) -> None:
     log: list[tuple[str, int]] = []
     deadlines = Deadlines()
     tickets = [Recorded(deadline, i, log) for i, (deadline, _) in enumerate(waits)]

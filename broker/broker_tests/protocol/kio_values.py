@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from odradek_protocol.messages.schema import MessageField, fields_of, load_class
+from odradek_protocol.messages.schema import Kind, MessageField, fields_of, load_class
 from odradek_protocol.messages.struct import Struct
 
 ERROR_CODES = list(ErrorCode)
@@ -111,5 +111,5 @@ def without_missing(struct: Struct, cls: type) -> Struct:
     return Struct(**values)
 
 
-def load(name: str, version: int, kind: Any) -> type:
+def load(name: str, version: int, kind: Kind) -> type:
     return load_class(name, version, kind)

@@ -1,8 +1,8 @@
 """The kio adapter: every API and version, both directions, held equal to kio's bytes."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +18,7 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages import api, generate
 from odradek_protocol.messages.api import DecodeError, Struct
 from odradek_protocol.messages.kio_table import APIS
+from odradek_protocol.messages.schema import Kind
 
 KINDS = [("request", api.decode_request, api.encode_request),
          ("response", api.decode_response, api.encode_response)]  # fmt: skip
@@ -25,7 +26,9 @@ KINDS = [("request", api.decode_request, api.encode_request),
 
 @pytest.mark.parametrize("api_key", APIS, ids=lambda key: APIS[key][0])
 @pytest.mark.parametrize(("kind", "decode", "encode"), KINDS, ids=["request", "response"])
-def test_equals_kio_in_every_version(api_key: int, kind: str, decode: Any, encode: Any) -> None:
+def test_equals_kio_in_every_version(
+    api_key: int, kind: Kind, decode: Callable[..., Struct], encode: Callable[..., bytes]
+) -> None:
     rng = random.Random(api_key)
     name = APIS[api_key][0]
     for version in api.supported_versions(api_key):
@@ -111,5 +114,18 @@ def test_bad_bytes_are_a_decode_error(body: bytes) -> None:
 def test_the_items_of_all_arrays_together_are_bounded() -> None:
     """2 MB of two-byte topics would become 300 MB of objects."""
     body = b"\x81\x80\x40" + b"\x02a\0" * 0x100000  # Metadata 9: 2**20 topics named "a"
-    with pytest.raises(DecodeError, match="array of"):
+    with pytest.raises(DecodeError, match="more items than are allowed"):
         api.decode_request(3, 9, body)
+
+
+def test_an_answer_may_describe_a_large_cluster() -> None:
+    """30,000 partitions with three replicas: 220,000 items, more than a request may have."""
+    partition = Struct(leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2, 3])
+    topic = Struct(name="a", partitions=[partition] * 3)
+    body = api.encode_response(3, 12, Struct(brokers=[], topics=[topic] * 10_000))
+    answer = api.decode_response(3, 12, body)
+    assert len(answer.topics) == 10_000
+    assert list(answer.topics[-1].partitions[2].isr_nodes) == [1, 2, 3]
+    body = b"\0\0\0\0" + b"\x01\x01\0" + b"\x81\x89\x7a" + b"\0\0\x02a\0\x01\0" * 2_000_001
+    with pytest.raises(DecodeError):
+        api.decode_response(3, 9, body)

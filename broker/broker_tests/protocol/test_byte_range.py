@@ -1,4 +1,4 @@
-"""Ranges of bytes: equal to the bytes they stand for, and copied only where that is cheap."""
+"""Ranges of bytes: equal to the bytes of the range, and copied only if they are small."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def test_a_small_part_is_a_copy_and_a_large_one_a_view() -> None:
         assert found == FRAME[start : start + size]
 
 
-def test_what_counts_is_the_size_of_the_part_that_is_asked_for() -> None:
+def test_the_size_of_the_requested_part_decides() -> None:
     part = ByteRange(FRAME, 7, 7 + COPY_BYTES_MAX + 10)
     assert isinstance(part.from_byte(9), memoryview)
     assert isinstance(part.from_byte(10), bytes)
@@ -59,7 +59,7 @@ def test_the_whole_of_any_buffer(size: int) -> None:
     assert whole(data).data is data, "bytes are not copied"
 
 
-def test_what_is_made_from_a_buffer_does_not_change_with_it() -> None:
+def test_a_range_made_from_a_buffer_is_a_copy() -> None:
     buffer = bytearray(b"abc")
     part = whole(buffer)
     buffer[0] = 0

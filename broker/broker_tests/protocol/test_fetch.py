@@ -17,6 +17,7 @@ from odradek_protocol.messages.fetch import (
     decode_fetch,
     encode_fetch_response,
 )
+from odradek_protocol.messages.struct import Struct
 from odradek_protocol.primitives import ITEMS_MAX, NodeEndpoint
 
 VERSIONS = supported_versions(1)
@@ -38,7 +39,7 @@ def joined(chunks: list[Any]) -> bytes:
     return b"".join(chunk.data if isinstance(chunk, Range) else chunk for chunk in chunks)
 
 
-def partition_of(partition: Any) -> FetchPartition:
+def partition_of(partition: Struct) -> FetchPartition:
     directory_id = getattr(partition, "replica_directory_id", None)
     return FetchPartition(
         partition.partition,
@@ -85,7 +86,7 @@ def test_requests_are_read_as_kio_writes_them(version: int) -> None:
         ]
 
 
-def result_of(partition: Any, as_range: bool) -> FetchPartitionResult:
+def result_of(partition: Struct, as_range: bool) -> FetchPartitionResult:
     def pair(name: str, first: str, second: str) -> tuple[int, int] | None:
         value = getattr(partition, name, None)
         return (getattr(value, first), getattr(value, second)) if value else None

@@ -15,18 +15,19 @@ from odradek_protocol.messages.fetch_response import (
     decode_fetch_response,
     encode_fetch_request,
 )
+from odradek_protocol.messages.struct import Struct
 
 VERSIONS = range(12, 19)
 ROUNDS = 60
 
 
-def pair(partition: Any, name: str, first: str, second: str) -> tuple[int, int] | None:
+def pair(partition: Struct, name: str, first: str, second: str) -> tuple[int, int] | None:
     value = getattr(partition, name, None)
     found = (getattr(value, first), getattr(value, second)) if value else None
     return None if found == (-1, -1) else found  # the default is not sent
 
 
-def expected(partition: Any) -> FetchedPartition:
+def expected(partition: Struct) -> FetchedPartition:
     aborted = partition.aborted_transactions
     return FetchedPartition(
         partition.partition_index,

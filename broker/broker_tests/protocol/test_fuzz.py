@@ -9,8 +9,8 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
+import psutil
 import pytest
 from crc32c import crc32c
 
@@ -24,6 +24,7 @@ from odradek_protocol.messages import api
 from odradek_protocol.messages.fetch import decode_fetch
 from odradek_protocol.messages.kio_table import APIS
 from odradek_protocol.messages.produce import decode_produce
+from odradek_protocol.messages.schema import Kind
 from odradek_protocol.records.record_batch import CRC_FROM, HEADER, read_header
 from odradek_protocol.records.records import Record, build_batch, read_records
 
@@ -45,7 +46,7 @@ HUGE = [
 
 
 def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return int(psutil.Process().memory_info().rss)
 
 
 def damaged(frame: bytes | bytearray, rng: random.Random, start: int = 0) -> bytearray:
@@ -73,8 +74,8 @@ def damaged(frame: bytes | bytearray, rng: random.Random, start: int = 0) -> byt
     return out
 
 
-def mend(batch: bytearray) -> None:
-    """Puts length and CRC right, so that what else is damaged is looked at."""
+def repair(batch: bytearray) -> None:
+    """Makes length and CRC valid, so that the broker looks at the rest of the damaged batch."""
     if len(batch) > HEADER.size:
         header = read_header(batch)
         header = header.replace(base_offset=0, batch_length=len(batch) - 12, magic=2)
@@ -82,7 +83,7 @@ def mend(batch: bytearray) -> None:
         batch[17:21] = crc32c(memoryview(batch)[CRC_FROM:]).to_bytes(4, "big")
 
 
-def frames_of(kind: str, rng: random.Random) -> Iterator[tuple[int, int, bytes]]:
+def frames_of(kind: Kind, rng: random.Random) -> Iterator[tuple[int, int, bytes]]:
     """(API key, version, valid frame); a response comes without its header."""
     for api_key, (name, *_) in APIS.items():
         for version in api.supported_versions(api_key):
@@ -95,7 +96,7 @@ def frames_of(kind: str, rng: random.Random) -> Iterator[tuple[int, int, bytes]]
 
 
 def decode_frame(frame: bytes) -> None:
-    """What network/ and the handlers do with a frame."""
+    """As network/ and the handlers treat a frame."""
     header = api.parse_request_header(frame)
     version = header.api_version
     if version not in api.supported_versions(header.api_key):
@@ -165,7 +166,7 @@ def test_damaged_batches(check: Callable[[bytearray], object]) -> None:
     for number in range(BATCHES):
         batch = damaged(corpus[number % 5], rng)
         if number % 2:
-            mend(batch)
+            repair(batch)
         with suppress(DecodeError, KafkaError):
             check(batch)
     assert resident_bytes() - before < GROWTH_BYTES_MAX

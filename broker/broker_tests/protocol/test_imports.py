@@ -1,4 +1,4 @@
-"""Modules that an import of the protocol package must not bring along."""
+"""Modules that importing the protocol package must not import."""
 
 import subprocess
 import sys

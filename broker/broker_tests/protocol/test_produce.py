@@ -1,7 +1,6 @@
 """The hand-written Produce codec, held equal to kio's classes in every version."""
 
 import random
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from odradek_protocol.messages.produce import (
     decode_produce,
     encode_produce_response,
 )
+from odradek_protocol.messages.struct import Struct
 from odradek_protocol.primitives import ITEMS_MAX, NodeEndpoint
 from odradek_protocol.varint import Buffer
 
@@ -21,7 +21,7 @@ VERSIONS = supported_versions(0)
 ROUNDS = 60
 
 
-def topic_key(topic: Any) -> tuple[str | None, bytes | None]:
+def topic_key(topic: Struct) -> tuple[str | None, bytes | None]:
     """(name, raw topic id) of a topic in a request or response of any version."""
     name = getattr(topic, "name", getattr(topic, "topic", None))
     if not hasattr(topic, "topic_id"):
@@ -60,7 +60,7 @@ def test_nothing_is_answered_of_a_partition_before_something_is_done() -> None:
     assert list(one.record_errors) == []
 
 
-def result_of(partition: Any) -> ProducePartition:
+def result_of(partition: Struct) -> ProducePartition:
     leader = getattr(partition, "current_leader", None)
     errors = getattr(partition, "record_errors", ())
     result = ProducePartition(partition.index)

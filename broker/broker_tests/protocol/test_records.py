@@ -108,7 +108,7 @@ def test_log_append_time_stays_when_records_go() -> None:
     assert [record.timestamp for record in read_records(thin)] == [99]
 
 
-def test_views_say_what_compaction_asks() -> None:
+def test_record_views_have_the_fields_that_compaction_needs() -> None:
     records = [Record(5, 10, b"key", None), Record(7, 12, None, b"value"), Record(8, 11, b"", b"")]
     batch = build_batch(records)
     plain = bytes(uncompressed_records(batch, read_header(batch)))

@@ -5,8 +5,8 @@
         await leader.append("a", "b")
         await cluster.applied_everywhere(leader.quorum.applied_offset)
 
-Every node has the production server, handlers, log and service; what is missing is the broker
-around them. Records are broker settings `name=value`, because they need nothing else to exist.
+Every node has the production server, handlers, log and service, without the rest of a broker.
+Records are broker settings `name=value`, because those refer to nothing else.
 A node is reached through its proxy, which can isolate it.
 """
 
@@ -16,13 +16,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
-from odradek_broker.handlers.broker_context import BrokerContext
+from broker_tests.bare_broker import bare_broker
 from odradek_broker.handlers.registry import build_apis
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
@@ -103,6 +104,7 @@ class Node:
 
     async def start(self, bootstrap: dict[int, int], formation: bool = False) -> None:
         loop = asyncio.get_running_loop()
+        assert isinstance(loop, PollerLoop)
         self.executor = ThreadPoolExecutor(2)
         settings = Settings({"log.dirs": str(self.directory), "node.id": str(self.node_id)})
         self.clock = clock = SleepyClock()
@@ -124,27 +126,16 @@ class Node:
             lambda delta, epoch: self.changes.append((delta.after.offset, epoch))
         )
         metrics = Metrics()
-        context = BrokerContext(
+        context = bare_broker(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             settings=settings,
             clock=clock,
             rng=Random(),
             metrics=metrics,
-            logs=None,
-            cleaner=None,
-            partitions=None,
             metadata=self.publisher,
             quorum=self.quorum,
             controller=SimpleNamespace(lost_contact=lambda _: None),
-            forwarder=None,
-            producer_ids=None,
-            fetch_sessions=None,
-            groups=None,
-            consumer_groups=None,
-            log_ends=None,
-            transactions=None,
-            verifier=None,
             apis=build_apis(metrics),
         )
         self.server = Server(context, loop, loop.poller)
@@ -155,11 +146,11 @@ class Node:
         await self.quorum.start((RaftEndpoint(LISTENER, "127.0.0.1", self.proxy.port),))
 
     async def kill(self) -> None:
-        """As abruptly as it goes within a process."""
+        """Like kill -9, as far as that is possible within one process."""
         if self.running:
             self.running = False
             self.quorum.stop()
-            # A process that dies takes its threads along; ours have to be waited for.
+            # kill -9 would end the threads too; here they have to be waited for.
             await asyncio.to_thread(self.executor.shutdown)
             self.server.stop_accepting()
             await self.server.drain(0.0)
@@ -196,7 +187,7 @@ class Node:
 
 
 class Cluster:
-    def __init__(self, directory: Path, count: int, **options: object) -> None:
+    def __init__(self, directory: Path, count: int, **options: Any) -> None:
         self.nodes = [Node(i, directory / str(i), Proxy(), **options) for i in range(1, count + 1)]
 
     async def __aenter__(self) -> Cluster:
@@ -250,15 +241,19 @@ def known(leader: Node) -> set[ReplicaKey]:
     return {leader.key, *(leadership.progress if leadership else ())}
 
 
+def _resolve(answered: asyncio.Future[Any], response: object, _: object) -> None:
+    answered.set_result(response)
+
+
 async def make_voter(leader: Node, node: Node) -> None:
     from odradek_broker.raft.messages import AddVoterRequest
     from odradek_protocol.error_codes import ErrorCode
 
     endpoint = RaftEndpoint(LISTENER, "127.0.0.1", node.proxy.port)
     while not leader.quorum.state.voters.contains(node.key):
-        answered = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request = AddVoterRequest(Voter(node.key, (endpoint,)), 5000)
-        leader.quorum.request(request, lambda response, _, a=answered: a.set_result(response))
+        leader.quorum.request(request, partial(_resolve, answered))
         response = await asyncio.wait_for(answered, PATIENCE_S)
         assert response.error in (ErrorCode.none, ErrorCode.request_timed_out), response
         if response.error is not ErrorCode.none:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from broker_tests.manual_clock import ManualClock
 from broker_tests.raft.support import until
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.dir_identity import LogDirConfigError
@@ -37,7 +38,6 @@ from odradek_broker.raft.snapshot_files import (
 )
 from odradek_broker.raft.values import NodeIdentity, OffsetAndEpoch, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
@@ -50,7 +50,7 @@ HEAD = 3  # LeaderChange, KRaftVersion, Voters: the first batch of a new cluster
 
 
 class Syncs:
-    """Does what would run in a thread when the test lets it, and counts it."""
+    """Runs jobs, which otherwise run in a thread, when the test says so, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -119,7 +119,7 @@ def names(quorum: QuorumService) -> list[str]:
     return list(quorum.publisher.image.config(ResourceType.CLIENT_METRICS, "t"))
 
 
-def run(story: Any) -> None:
+def run(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
@@ -169,7 +169,7 @@ class TestAlone:
         run(story)
 
     def test_another_disk_does_not_get_the_votes_of_the_old_one(self) -> None:
-        """A directory id that changed is another replica: alone it can never lead."""
+        """Another directory id is another replica, which can never lead alone."""
 
         async def story() -> None:
             disk, syncs = SimDisk(), Syncs()
@@ -207,8 +207,8 @@ class TestSnapshots:
             read_voters(damaged)
 
     def test_written_after_enough_bytes_and_enough_to_start_from(self) -> None:
-        """1. enough is committed, a snapshot appears; 2. and again: the log begins where the
-        first one ended; 3. a restart has all of it from snapshot and tail."""
+        """1. enough is committed, a snapshot is written; 2. and a second one: the log now begins
+        where the first one ended; 3. a restart has all records from the snapshot and the log."""
 
         async def story() -> None:
             disk, syncs = SimDisk(), Syncs()

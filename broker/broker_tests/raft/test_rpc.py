@@ -1,11 +1,12 @@
 """The quorum's messages through Kafka's encoding and back; control records byte by byte."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from odradek_broker.raft import rpc_requests, rpc_responses
+from odradek_broker.raft import messages, rpc_requests, rpc_responses
 from odradek_broker.raft.control_codec import (
     SnapshotFooter,
     SnapshotHeader,
@@ -71,7 +72,7 @@ REQUESTS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize(("request_", "decode"), REQUESTS)
-def test_requests(request_: Any, decode: Any) -> None:
+def test_requests(request_: messages.Request, decode: Callable[[Struct], messages.Request]) -> None:
     key, version, message = rpc_requests.encode(request_, "cluster", 1 << 20)
     received = decode_request(key, version, encode_request(key, version, message))
     assert received.cluster_id == "cluster"
@@ -90,7 +91,11 @@ def test_requests(request_: Any, decode: Any) -> None:
         ),
     ],
 )
-def test_answers(request_: Any, make: Any, leader: Any) -> None:
+def test_answers(
+    request_: messages.Request,
+    make: Callable[[LeaderAndEpoch], messages.Response],
+    leader: LeaderAndEpoch,
+) -> None:
     response = make(leader)
     key, version, _ = rpc_requests.encode(request_, "cluster", 1)
     data = encode_response(key, version, rpc_responses.encode(response))
@@ -115,7 +120,7 @@ def test_snapshot_pieces_and_voter_changes() -> None:
     assert (answer.error, answer.leader) == (refusal.error, LEADER)
 
 
-def test_a_refusal_as_a_whole_is_no_answer() -> None:
+def test_a_top_level_error_is_raised() -> None:
     data = encode_response(52, 2, Struct(error_code=ErrorCode.inconsistent_cluster_id))
     with pytest.raises(KafkaError) as refused:
         rpc_responses.decode(REQUESTS[0][0], decode_response(52, 2, data), "PLAINTEXT")
@@ -131,7 +136,7 @@ def test_a_refusal_as_a_whole_is_no_answer() -> None:
         [Struct(topic_name="__cluster_metadata", partitions=[])],
     ],
 )
-def test_other_partitions_have_no_quorum(topics: Any) -> None:
+def test_other_partitions_have_no_quorum(topics: list[Struct]) -> None:
     with pytest.raises(KafkaError) as refused:
         rpc_requests.decode_vote(Struct(topics=topics, voter_id=1))
     assert refused.value.code is ErrorCode.invalid_request

@@ -2,28 +2,25 @@
 
 import asyncio
 import shutil
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, run_story, until
-from odradek_broker.log.dir_identity import LogDirConfigError
+from broker_tests.raft.support import CONFIG, Cluster, Node, run_story, until
 from odradek_broker.raft.config import SnapshotPolicy
-from odradek_broker.raft.log_files import VOTER_MARK
-from odradek_broker.raft.messages import RemoveVoterRequest
-from odradek_broker.raft.sender import WrongClusterError
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_testkit.proxy import Proxy
 
 
-def run(story: Any) -> None:
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_story(story, seconds=100)
 
 
 def others(node: Node) -> Any:
-    """Everybody's requests except those of the node itself."""
+    """The requests of all other nodes."""
     return lambda client_id: not client_id.startswith(f"broker-{node.node_id}-")
 
 
@@ -81,7 +78,7 @@ class TestOneNode:
 
 
 class TestThreeNodes:
-    def test_form_grow_and_agree(self, tmp_path: Path) -> None:
+    def test_a_quorum_forms_grows_and_agrees(self, tmp_path: Path) -> None:
         async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
@@ -96,8 +93,8 @@ class TestThreeNodes:
         run(story)
 
     def test_the_leader_dies_and_comes_back(self, tmp_path: Path) -> None:
-        """1. the leader dies; 2. another leads, with all that was committed; 3. the old one
-        comes back with a record that nobody else has, gives it up and catches up."""
+        """1. the leader dies; 2. another leads, with all committed records; 3. the old one
+        comes back with an uncommitted record, truncates it and catches up."""
 
         async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
@@ -133,8 +130,8 @@ class TestThreeNodes:
         run(story)
 
     def test_an_isolated_leader_commits_nothing_and_gives_up(self, tmp_path: Path) -> None:
-        """1. nothing gets through to or from the leader; 2. the others elect one; 3. what the
-        old one appends fails, with an outcome that it does not know; 4. healed, all agree."""
+        """1. the leader is cut off in both directions; 2. the others elect another; 3. appends of
+        the old leader fail with an unknown outcome; 4. after the heal all logs are equal."""
 
         async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
@@ -160,8 +157,8 @@ class TestThreeNodes:
     def test_a_leader_that_was_stopped_for_long_finds_out_when_it_appends(
         self, tmp_path: Path
     ) -> None:
-        """1. its process sleeps past the check-quorum deadline; 2. the first thing it does is
-        append; 3. that fails as an append of one who leads no longer, and the node goes on."""
+        """1. its process is paused past the check-quorum deadline; 2. the first event after that is
+        an append; 3. it fails because the node no longer leads, and the node keeps running."""
 
         async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
@@ -185,7 +182,7 @@ class TestThreeNodes:
         run(story)
 
     def test_an_isolated_follower_disturbs_nobody(self, tmp_path: Path) -> None:
-        """It asks for pre-votes in vain: when it is back, the epoch and the leader are the same."""
+        """Its pre-votes are not granted: when it is back, the epoch and the leader are the same."""
 
         async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
@@ -281,173 +278,8 @@ class TestSnapshots:
         run(story)
 
 
-class TestMembership:
-    def test_a_voter_with_an_empty_disk_has_a_new_identity(self, tmp_path: Path) -> None:
-        """1. a voter comes back without its disk; 2. it follows, but its vote does not count;
-        3. the old one is removed and the new one added."""
-
-        async def story() -> None:
-            async with Cluster(tmp_path, 3) as cluster:
-                leader = await cluster.grow()
-                await leader.append("a")
-                lost = next(node for node in cluster.nodes if node is not leader)
-                await lost.kill()
-                shutil.rmtree(lost.directory)
-                at = cluster.nodes.index(lost)
-                empty = Node(lost.node_id, lost.directory, lost.proxy)
-                cluster.nodes[at] = empty
-                await cluster.start(empty)
-                await cluster.have("a")
-                assert not empty.quorum.state.is_voter
-                await until(lambda: empty.key in leader.quorum.observers())
-                answer = await leader.quorum.change_voters(RemoveVoterRequest(lost.key))
-                assert answer.error is ErrorCode.none
-                await make_voter(leader, empty)
-                await until(lambda: empty.quorum.state.is_voter)
-
-        run(story)
-
-    @pytest.mark.parametrize("deleted", [".", "quorum-state"])
-    def test_a_voter_whose_memory_was_deleted_does_not_vote_on(
-        self, tmp_path: Path, deleted: Any
-    ) -> None:
-        """1. somebody deletes __cluster_metadata-0, or the votes in it, and leaves the directory
-        id; 2. that voter says so and does not start; 3. removed, unmarked and added it is
-        another voter."""
-
-        async def story() -> None:
-            async with Cluster(tmp_path, 3) as cluster:
-                leader = await cluster.grow()
-                await leader.append("a")
-                await cluster.have("a")
-                forgetful = next(node for node in cluster.nodes if node is not leader)
-                await until(lambda: forgetful.files.marked_voter)
-                await forgetful.kill()
-                remove(forgetful.directory / "__cluster_metadata-0" / deleted)
-                with pytest.raises(LogDirConfigError, match="its vote is missing"):
-                    await cluster.start(forgetful)
-                await forgetful.kill()
-
-                answer = await leader.quorum.change_voters(RemoveVoterRequest(forgetful.key))
-                assert answer.error is ErrorCode.none
-                (forgetful.directory / VOTER_MARK).unlink()
-                await cluster.start(forgetful)
-                await cluster.have("a")
-                await until(lambda: forgetful.key in leader.quorum.observers())
-                await make_voter(leader, forgetful)
-
-        run(story)
-
-    def test_an_observer_may_forget(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            async with Cluster(tmp_path, 2) as cluster:
-                leader = await cluster.active()
-                observer = next(node for node in cluster.nodes if node is not leader)
-                await leader.append("a")
-                await cluster.have("a")
-                await observer.kill()
-                remove(observer.directory / "__cluster_metadata-0")
-                await cluster.start(observer)
-                await cluster.have("a")
-
-        run(story)
-
-    def test_a_second_node_under_the_id_of_a_live_voter_is_no_candidate(
-        self, tmp_path: Path
-    ) -> None:
-        async def story() -> None:
-            async with Cluster(tmp_path, 3) as cluster:
-                leader = await cluster.grow()
-                voter = next(node for node in cluster.nodes if node is not leader)
-                double = Node(voter.node_id, tmp_path / "double", Proxy())
-                await double.proxy.start()
-                cluster.nodes.append(double)
-                await double.start({leader.node_id: leader.proxy.port})
-                leadership = leader.quorum.state.leadership
-                assert leadership is not None
-                await until(lambda: double.key in leadership.progress)
-                await leader.append("a")
-                await until(lambda: "a" in double.values)
-                assert double.key not in leader.quorum.observers()
-
-        run(story)
-
-    def test_a_node_that_moves_tells_its_new_address(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            async with Cluster(tmp_path, 3) as cluster:
-                leader = await cluster.grow()
-                moving = next(node for node in cluster.nodes if node is not leader)
-                await moving.kill()
-                await moving.proxy.stop()
-                moving.proxy = Proxy()
-                port = await moving.proxy.start()
-                await cluster.start(moving)
-
-                def known() -> bool:
-                    endpoints = leader.quorum.state.voters.endpoints_of(moving.node_id)
-                    return [endpoint.port for endpoint in endpoints] == [port]
-
-                await until(known)
-
-        run(story)
-
-    def test_a_node_of_another_cluster_is_refused_with_the_reason(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            async with Cluster(tmp_path, 1) as cluster:
-                leader = await cluster.active()
-                stranger = Node(2, tmp_path / "2", Proxy(), cluster_id="another-cluster")
-                await stranger.proxy.start()
-                await stranger.start({1: leader.proxy.port})
-                await until(lambda: stranger.failures)
-                await stranger.kill()
-                await stranger.proxy.stop()
-                (failure,) = stranger.failures
-                assert isinstance(failure, WrongClusterError)
-                assert "another cluster" in str(failure)
-
-        run(story)
-
-
-class TestFormation:
-    def test_waits_for_all_of_the_list(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            cluster = Cluster(tmp_path, 3)
-            for node in cluster.nodes:
-                await node.proxy.start()
-            try:
-                for node in cluster.nodes[:2]:
-                    await cluster.start(node)
-                first = cluster.nodes[0]
-                await until(lambda: first.quorum.waits_for.endswith("missing: [3]"))
-                assert first.quorum.leader.leader_id is None
-                await cluster.start(cluster.nodes[2])
-                await cluster.active()
-            finally:
-                await cluster.__aexit__()
-
-        run(story)
-
-    def test_the_first_of_the_list_without_its_disk_joins_instead(self, tmp_path: Path) -> None:
-        async def story() -> None:
-            async with Cluster(tmp_path, 3) as cluster:
-                first = await cluster.grow()
-                await first.append("a")
-                await cluster.have("a")
-                await first.kill()
-                shutil.rmtree(first.directory)
-                empty = Node(1, first.directory, first.proxy)
-                cluster.nodes[0] = empty
-                await cluster.active()
-                await cluster.start(empty)
-                await cluster.have("a")
-                assert not empty.quorum.state.is_voter
-                assert empty.quorum.epoch > 1
-
-        run(story)
-
-
 class TestFailures:
-    def test_a_disk_that_fails_ends_the_part_in_the_quorum(
+    def test_a_failed_disk_ends_participation_in_the_quorum(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def story() -> None:

@@ -126,8 +126,8 @@ class Cluster:
         self.down: set[BrokerId] = set()
         self.fetches = 0
         self.alter_partition_error: ErrorCode | None = None
-        self.alter_partitions = 0  # how often it was asked for
-        self.refused_isr: ErrorCode | None = None  # of every partition, instead of a look at it
+        self.alter_partitions = 0  # how often it was requested
+        self.refused_isr: ErrorCode | None = None  # of every partition, instead of reading its log
         self.refusals = 0
         self.controller: BrokerId | None = None  # a broker whose own requests are plain calls
         self.nodes: dict[BrokerId, Node] = {}
@@ -144,9 +144,8 @@ class Cluster:
             self.metadata,
             self.clock,  # type: ignore[arg-type]
             self.loop,  # type: ignore[arg-type]
-            self.settings,
+            {**self.settings, "log.dirs": str(self.tmp_path / str(broker_id))},
             RealDisk(),
-            str(self.tmp_path / str(broker_id)),
             LoopThreads(self.loop),
         )
         self.nodes[broker_id] = node
@@ -186,7 +185,7 @@ class Cluster:
         for node in self.nodes.values():
             node.logs.close()
 
-    # --- what tests do ---------------------------------------------------------------------
+    # --- used by tests ---------------------------------------------------------------------
 
     def partition(self, broker_id: int, index: int = 0, name: str = "orders") -> Partition:
         return self.nodes[BrokerId(broker_id)].partition(index, name)
@@ -200,7 +199,7 @@ class Cluster:
     async def produce(
         self, broker_id: int, *values: str, index: int = 0, acks_all: bool = True
     ) -> ErrorCode:
-        """One batch; what the producer is told when it is committed (or just written)."""
+        """One batch; the answer to the producer when it is committed (or, with acks=1, written)."""
         partition = self.partition(broker_id, index)
         info = partition.append(memoryview(batch(*values)), NOW_MS)
         waiter = AckFuture()
@@ -337,6 +336,6 @@ def run(story: Callable[[Cluster], Awaitable[None]], tmp_path: Path, **settings:
         finally:
             await cluster.close()
 
-    # What is committed is carried out when `commit` returns, however slow the machine is.
+    # Committed records are carried out when `commit` returns, however slow the machine is.
     with patch.object(slices, "SLICE_MS", float("inf")):
         asyncio.run(main())

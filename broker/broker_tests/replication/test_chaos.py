@@ -1,6 +1,6 @@
-"""Elections, zombies and cut connections under load: what was acknowledged is there, everywhere.
+"""Elections, paused leaders, cut connections: all replicas have what was acknowledged.
 
-Real logs on disk; the metadata is one truth, but a broker that is cut off hears it late.
+Logs are real files; there is one metadata log, which an isolated broker reads late.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Chaos:
         return self.cluster.metadata.image.topics["orders"].partitions[0]
 
     async def produce(self, broker: BrokerId) -> None:
-        """To whoever believes that it leads."""
+        """Produces to a broker that believes that it leads."""
         partition = self.cluster.nodes[broker].service.by_name["orders", 0]
         if partition.leading is None:
             return
@@ -53,7 +53,7 @@ class Chaos:
             self.refused += 1
 
     def fence(self, broker: BrokerId) -> None:
-        """It is cut off; the controller notices and elects, the broker does not know."""
+        """Cuts the leader off: the controller elects another one, unknown to the old leader."""
         cluster, now = self.cluster, self.registration
         isr = tuple(member for member in now.isr if member != broker)
         if broker in cluster.down or not isr or len(cluster.down) == 2:

@@ -31,7 +31,7 @@ def same_everywhere(cluster: Cluster, index: int = 0) -> bool:
     )
 
 
-def test_what_is_acknowledged_is_on_all_three(tmp_path: Path) -> None:
+def test_acknowledged_records_are_on_all_three(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic(partitions=3))
         for number in range(20):
@@ -76,11 +76,11 @@ def test_a_dead_follower_leaves_the_isr_and_returns(tmp_path: Path) -> None:
     run(story, tmp_path)
 
 
-def test_a_leader_that_lost_the_lead_cuts_off_what_nobody_else_has(tmp_path: Path) -> None:
+def test_a_deposed_leader_truncates_records_that_only_it_has(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
         await cluster.produce(1, "committed")
-        cluster.down.add(ONE)  # it does not know, and its followers cannot reach it
+        cluster.down.add(ONE)  # it still believes that it leads, and its followers cannot reach it
         await cluster.produce(1, "lost-1", "lost-2", acks_all=False)
         late = asyncio.ensure_future(cluster.produce(1, "lost-3"))
         await until(lambda: "lost-3" in cluster.values(1))
@@ -97,7 +97,7 @@ def test_a_leader_that_lost_the_lead_cuts_off_what_nobody_else_has(tmp_path: Pat
 
 
 def test_leaders_without_a_single_write_leave_no_trace(tmp_path: Path) -> None:
-    """Epochs 1 to 6 begin at the same offset; followers ask for epochs that nobody knows."""
+    """Epochs 1 to 6 begin at the same offset; followers ask for epochs that no log has."""
 
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
@@ -164,7 +164,7 @@ def test_a_new_partition_need_not_wait_for_the_long_poll(tmp_path: Path) -> None
 def test_many_partitions_are_fetched_a_few_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither side's event loop is kept by thousands, also when the leader changes or is away."""
+    """Thousands of partitions block neither event loop, also when the leader changes or is down."""
     monkeypatch.setattr(session, "PER_REQUEST", 2)
     monkeypatch.setattr(fetcher, "TOUCHED_PER_PASS", 3)
     monkeypatch.setattr(fetch, "FRESH_MAX", 2)
@@ -194,7 +194,7 @@ def test_many_partitions_are_fetched_a_few_at_a_time(
     run(story, tmp_path)
 
 
-def test_idle_brokers_do_not_chat(tmp_path: Path) -> None:
+def test_idle_brokers_send_few_fetches(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic(partitions=5))
         await cluster.produce(1, "a")
@@ -286,7 +286,7 @@ def test_the_controller_is_asked_again_until_it_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("controller", [ONE, TWO])
 def test_a_refused_isr_is_proposed_again(tmp_path: Path, controller: BrokerId) -> None:
-    """Also if the leader is the controller itself: then its answers do not go over a wire."""
+    """Also if the leader is the controller itself, whose answers are not encoded."""
 
     async def story(cluster: Cluster) -> None:
         cluster.controller = controller

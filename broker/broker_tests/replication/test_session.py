@@ -1,4 +1,4 @@
-"""The follower's and the leader's end of a fetch session say the same, whatever happens."""
+"""The follower's and the leader's state of a fetch session agree, whatever happens."""
 
 from random import Random
 
@@ -72,7 +72,7 @@ def test_the_leader_fetches_exactly_what_is_wanted(
             session.reset()
         error = serve_one(session, leader)
         if rng.random() < 0.5:
-            continue  # something else comes before the rest is said
+            continue  # a change comes before all partitions are named
         if not session.is_open:
             error = serve_one(session, leader)  # the leader has no room: all in one request
         while session.is_open and session.has_news and not error:
@@ -111,7 +111,7 @@ def test_many_partitions_are_named_in_several_requests(monkeypatch: pytest.Monke
     assert session.want(keys[0], asked(0, 1)), "the leader does not know it yet"
 
 
-def test_what_the_leader_knows_is_not_sent_again() -> None:
+def test_unchanged_partitions_are_not_sent_again() -> None:
     session = FollowerSession()
     key = (b"t" * 16, 0)
     assert session.want(key, asked(0, 5))

@@ -1,4 +1,4 @@
-"""What is set aside for good, and when."""
+"""When gc.freeze is called, so that full collections skip live objects."""
 
 import gc
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def circles() -> int:
     return sum(isinstance(found, Circle) for found in gc.get_objects())
 
 
-def test_while_a_broker_starts_a_full_collection_looks_at_nothing(pauses: ShortPauses) -> None:
+def test_while_a_broker_starts_live_objects_are_frozen(pauses: ShortPauses) -> None:
     alive = [Circle() for _ in range(100)]
     gc.collect()
     assert gc.get_freeze_count() > len(alive)
@@ -44,7 +44,7 @@ def test_afterwards_garbage_is_found(pauses: ShortPauses, monkeypatch: pytest.Mo
     assert not circles()
 
 
-def test_while_there_is_much_to_do_nothing_is_looked_at(pauses: ShortPauses) -> None:
+def test_while_the_heap_grows_live_objects_are_frozen(pauses: ShortPauses) -> None:
     pauses.set_aside()
     frozen = gc.get_freeze_count()
     alive = [Circle() for _ in range(100)]

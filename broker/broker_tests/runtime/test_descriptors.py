@@ -12,7 +12,7 @@ from odradek_broker.runtime.descriptors import (
 
 
 @given(limit=st.integers(160, 1 << 20))
-def test_all_together_never_more_than_there_are(limit: int) -> None:
+def test_the_shares_never_exceed_the_limit(limit: int) -> None:
     shares = share(limit)
     used = shares.segment_files + shares.connections + shares.brokers
     assert used + PROCESS_FILES + STORAGE_FILES <= limit

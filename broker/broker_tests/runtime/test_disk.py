@@ -1,4 +1,4 @@
-"""The disk port: the real one's odd corners, and what the simulated one loses in a crash."""
+"""The disk port: special cases of the real disk, and what the simulated one loses in a crash."""
 
 import errno
 import os
@@ -97,7 +97,7 @@ def test_a_file_closes_with_its_last_reference(tmp_path: Path) -> None:
         os.fstat(fd)
 
 
-def test_a_crash_keeps_what_was_synced_and_a_part_of_the_rest() -> None:
+def test_a_crash_keeps_synced_bytes_and_a_part_of_the_rest() -> None:
     found = set()
     for seed in range(200):
         disk = SimDisk()

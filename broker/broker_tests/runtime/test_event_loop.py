@@ -1,10 +1,13 @@
-"""The poller under asyncio's loop: who is called when, and that nobody waits for nothing."""
+"""The poller under asyncio's loop: the order of callbacks, and no wait while work is due."""
+
+from __future__ import annotations
 
 import asyncio
 import socket
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, ClassVar, Never
+from typing import ClassVar, Never
 
 import pytest
 
@@ -12,12 +15,14 @@ from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
 from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
 
 
-def run(story: Any) -> None:
+def run(story: Callable[[PollerLoop], Awaitable[None]]) -> None:
     """`story(loop)` in the loop of a broker; a loop that sleeps too long fails here."""
 
     async def main() -> None:
         try:
-            await asyncio.wait_for(story(asyncio.get_running_loop()), 20)
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, PollerLoop)
+            await asyncio.wait_for(story(loop), 20)
         finally:
             while Pair.made:
                 Pair.made.pop().close()
@@ -29,9 +34,9 @@ def run(story: Any) -> None:
 class Pair(Pollable):
     """One end of a pair of sockets, watched; the other is the test's."""
 
-    made: ClassVar[list[Any]] = []
+    made: ClassVar[list[Pair]] = []
 
-    def __init__(self, loop: Any, on_events: Any = None) -> None:
+    def __init__(self, loop: PollerLoop, on_events: Callable[[Pair], None] | None = None) -> None:
         self.poller = loop.poller
         self.sock, self.other = socket.socketpair()
         self.sock.setblocking(False)
@@ -46,10 +51,10 @@ class Pair(Pollable):
         self.sock.close()
         self.other.close()
 
-    def watch(self, events: Any) -> None:
+    def watch(self, events: int) -> None:
         self.poller.watch(self.sock.fileno(), self, events)
 
-    def on_ready(self, events: Any) -> None:
+    def on_ready(self, events: int) -> None:
         if self.on_events is not None:
             self.on_events(self)
         if not self.events.done():
@@ -59,22 +64,22 @@ class Pair(Pollable):
 
 class TestPasses:
     def test_a_ready_socket_gets_its_callback(self) -> None:
-        async def story(loop: Any) -> None:
+        async def story(loop: PollerLoop) -> None:
             pair = Pair(loop)
             pair.other.send(b"x")
             assert await pair.events == READABLE
 
         run(story)
 
-    def test_what_is_due_at_the_end_comes_after_all_sockets_in_its_order(self) -> None:
-        async def story(loop: Any) -> None:
+    def test_calls_for_the_end_of_a_pass_run_after_all_sockets_in_order(self) -> None:
+        async def story(loop: PollerLoop) -> None:
             seen = []
 
-            def ready(pair: Any) -> None:
+            def ready(pair: Pair) -> None:
                 seen.append("socket")
                 loop.poller.call_soon(lambda: seen.append("end"))
 
-            def last(pair: Any) -> None:
+            def last(pair: Pair) -> None:
                 ready(pair)
                 loop.poller.call_soon(lambda: loop.poller.call_soon(lambda: seen.append("added")))
 
@@ -86,8 +91,8 @@ class TestPasses:
 
         run(story)
 
-    def test_what_is_due_between_passes_does_not_wait_for_a_socket(self) -> None:
-        async def story(loop: Any) -> None:
+    def test_calls_between_passes_do_not_wait_for_a_socket(self) -> None:
+        async def story(loop: PollerLoop) -> None:
             future = loop.create_future()
             # Nothing else is ready and no timer is set: a loop that slept first would not wake.
             EndOfPass(loop).call_soon(lambda: future.set_result("done"))
@@ -98,8 +103,8 @@ class TestPasses:
     def test_a_failing_callback_does_not_delay_the_others(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def story(loop: Any) -> None:
-            def fail(pair: Any) -> Never:
+        async def story(loop: PollerLoop) -> None:
+            def fail(pair: Pair) -> Never:
                 pair.watch(0)
                 raise RuntimeError("planted")
 
@@ -115,11 +120,11 @@ class TestPasses:
         run(story)
         assert sum("this is a bug" in record.message for record in caplog.records) == 2
 
-    def test_one_that_was_closed_in_this_pass_is_not_called(self) -> None:
-        async def story(loop: Any) -> None:
+    def test_a_socket_that_was_closed_in_this_pass_is_not_called(self) -> None:
+        async def story(loop: PollerLoop) -> None:
             called = []
 
-            def close_the_other(pair: Any) -> None:
+            def close_the_other(pair: Pair) -> None:
                 called.append(pair)
                 for one in pairs:
                     if one is not pair:
@@ -137,8 +142,8 @@ class TestPasses:
         run(story)
 
     @pytest.mark.parametrize("events", [READABLE, WRITABLE])
-    def test_a_peer_that_hangs_up_is_reported_for_every_kind_of_wait(self, events: Any) -> None:
-        async def story(loop: Any) -> None:
+    def test_a_peer_that_hangs_up_is_reported_for_every_kind_of_wait(self, events: int) -> None:
+        async def story(loop: PollerLoop) -> None:
             pair = Pair(loop)
             pair.watch(0)
             pair.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -153,11 +158,11 @@ class TestPasses:
 
 
 class TestAsyncio:
-    """What the rest of the broker needs of its loop works together with the poller."""
+    """Streams, threads, timers and watched files work with the poller, too."""
 
     def test_streams_threads_and_timers(self) -> None:
-        async def story(loop: Any) -> None:
-            async def echo(reader: Any, writer: Any) -> None:
+        async def story(loop: PollerLoop) -> None:
+            async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 writer.write(await reader.readexactly(5))
                 writer.close()
 
@@ -183,7 +188,7 @@ class TestAsyncio:
         run(story)
 
     def test_a_watched_file_that_is_refused(self) -> None:
-        async def story(loop: Any) -> None:
+        async def story(loop: PollerLoop) -> None:
             refused = socket.socket()
             refused.setblocking(False)
             free = socket.socket()

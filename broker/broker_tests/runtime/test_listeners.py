@@ -1,7 +1,5 @@
 """Listeners as users write them, and the errors that they get."""
 
-from typing import Any
-
 import pytest
 
 from odradek_broker.model.config_table import ConfigError
@@ -32,6 +30,22 @@ def test_several_with_advertised_addresses() -> None:
         "INSIDE://broker-0.svc:9092",
         "OUTSIDE://kafka.example:30094",
     ]
+
+
+def test_brokers_move_from_one_listener_to_another() -> None:
+    """Both take requests of brokers for that time, and no other listener does."""
+    settings = {
+        "listeners": "OLD://:9092,NEW://:9091,CLIENTS://:9095",
+        "advertised_listeners": "OLD://b:9092,NEW://b:9091,CLIENTS://b:9095",
+        "listener_security_protocol_map": "OLD:PLAINTEXT,NEW:PLAINTEXT,CLIENTS:PLAINTEXT",
+        "inter_broker_listener_name": "NEW",
+    }
+    found = listeners(**settings)
+    assert found.from_brokers == found.to_quorum == ("NEW",)
+    found = listeners(**settings, odradek_inter_broker_listener_names="old")
+    assert found.from_brokers == found.to_quorum == ("NEW", "OLD")
+    with pytest.raises(ConfigError, match=r"OTHER must be in advertised\.listeners"):
+        listeners(**settings, odradek_inter_broker_listener_names="OTHER")
 
 
 def test_bound_port_is_advertised_when_the_system_chose_it() -> None:
@@ -101,6 +115,6 @@ def test_a_controller_listener_that_is_not_bound_leaves_the_quorum_where_it_was(
         ),
     ],
 )
-def test_errors_name_what_is_wrong(texts: Any, reason: str) -> None:
+def test_errors_name_what_is_wrong(texts: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         Settings(texts)

@@ -1,4 +1,4 @@
-"""The lag of the event loop, held against the session that it endangers."""
+"""The lag of the event loop, compared with the session that it endangers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.runtime.clock import ManualClock
+from broker_tests.manual_clock import ManualClock
 from odradek_broker.runtime.loop_lag import WINDOW, LoopLag
 from odradek_broker.runtime.metrics import Metrics
 
@@ -16,16 +16,18 @@ SESSION_MS = 2_500
 
 
 class LateScheduler:
-    """Calls the one timer as late as it is told to."""
+    """Calls the one timer as late as the test asks."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._callback: Callable[..., Any] | None = None
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> LateScheduler:
+    def call_soon(self, callback: Callable[..., Any], *args: object) -> LateScheduler:
         raise AssertionError("not used")
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> LateScheduler:
+    def call_later(
+        self, delay: float, callback: Callable[..., Any], *args: object
+    ) -> LateScheduler:
         self._delay_ms = int(delay * 1000)
         self._callback = callback
         return self
@@ -40,7 +42,7 @@ class LateScheduler:
 
 
 def measure(*lags_ms: int) -> Metrics:
-    """One window: these lags, and nothing else worth a word."""
+    """One window with these lags."""
     clock, metrics = ManualClock(), Metrics()
     scheduler = LateScheduler(clock)
     lag = LoopLag(scheduler, clock, metrics, SESSION_MS)

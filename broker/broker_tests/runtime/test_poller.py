@@ -1,4 +1,4 @@
-"""A pass of the poller ends in time, and whoever it did not come to is served next."""
+"""A pass of the poller ends in time, and sockets that it did not reach are served next."""
 
 import socket
 
@@ -9,7 +9,7 @@ from odradek_broker.runtime.poller import PASS_NS_MAX, READABLE, Pollable, Polle
 
 
 class Client(Pollable):
-    """Reads one byte at a time, which takes a while."""
+    """Reads one byte per call, and advances the clock with each."""
 
     def __init__(self, name: str, served: list[str], clock: "Time") -> None:
         self.name = name
@@ -39,7 +39,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return time
 
 
-def test_everybody_gets_a_turn_and_other_brokers_the_first(time: Time) -> None:
+def test_every_socket_gets_a_turn_and_other_brokers_first(time: Time) -> None:
     served: list[str] = []
     poller = Poller()
     clients = [Client(f"c{i}", served, time) for i in range(40)]

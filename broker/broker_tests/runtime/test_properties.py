@@ -1,10 +1,8 @@
 """Java's .properties syntax, with the examples that trip parsers up."""
 
-from typing import Any
-
 import pytest
 
-from odradek_broker.runtime.properties import Property, parse_properties
+from odradek_broker.runtime.properties import MalformedEscapeError, Property, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -24,10 +22,19 @@ from odradek_broker.runtime.properties import Property, parse_properties
         ("", []),
     ],
 )
-def test_syntax(text: str, expected: Any) -> None:
+def test_syntax(text: str, expected: list[tuple[str, str]]) -> None:
     assert [(p.name, p.value) for p in parse_properties(text)] == expected
 
 
 def test_line_numbers_are_those_of_the_first_line() -> None:
     text = "# c\na=1,\\\n 2\nb=3"
     assert list(parse_properties(text)) == [Property(2, "a", "1,2"), Property(4, "b", "3")]
+
+
+@pytest.mark.parametrize(
+    "text", ["a=1\nb=\\u12", "a=1\nb=\\u+00D", "a=1\nb=\\u12_3", "a=1\n\\uzzzz=b"]
+)
+def test_a_malformed_escape_names_its_line(text: str) -> None:
+    with pytest.raises(MalformedEscapeError) as refused:
+        list(parse_properties(text))
+    assert refused.value.line == 2

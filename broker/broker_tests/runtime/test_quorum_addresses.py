@@ -1,6 +1,4 @@
-"""Where the quorum is, and which lists of voters cannot be."""
-
-from typing import Any
+"""Addresses of the quorum, and lists of voters that are refused."""
 
 import pytest
 
@@ -40,12 +38,12 @@ def test_voters_and_servers() -> None:
         ("1@a:9092,2@a:9092", "a:9092 is named twice"),
     ],
 )
-def test_voters_that_cannot_be(text: str, why: Any) -> None:
+def test_invalid_voters_are_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         Settings({"controller.quorum.voters": text})
     assert "controller.quorum.voters" in str(refused.value)
 
 
-def test_servers_that_cannot_be() -> None:
+def test_invalid_bootstrap_servers_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"controller\.quorum\.bootstrap\.servers"):
         Settings({"controller.quorum.bootstrap.servers": "1@a:9092"})

@@ -1,13 +1,14 @@
-"""Settings: precedence, names, values, listeners, and what a topic makes of them."""
+"""Settings: precedence, names, values, listeners, and overrides by topics."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from odradek_broker.model.config_table import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigError
 from odradek_broker.model.log_config import LogConfig, TimestampType
-from odradek_broker.runtime.settings import ConfigSource, Settings
+from odradek_broker.runtime.settings import Settings
+from odradek_protocol.admin_codes import ConfigSource
 
 
 def load(*flags: str, env: dict[str, str] | None = None, file: Path | None = None) -> Settings:
@@ -15,7 +16,7 @@ def load(*flags: str, env: dict[str, str] | None = None, file: Path | None = Non
 
 
 @pytest.fixture
-def properties(tmp_path: Path) -> Any:
+def properties(tmp_path: Path) -> Callable[[str], Path]:
     def write(text: str) -> Path:
         path = tmp_path / "server.properties"
         path.write_text(text)
@@ -65,7 +66,7 @@ class TestConfigProviders:
     )
     ADVERTISED = "advertised.listeners=PLAINTEXT://${env:HOST_IP}:${env:PORT}\n"
 
-    def test_environment_variables_in_the_file(self, properties: Any) -> None:
+    def test_environment_variables_in_the_file(self, properties: Callable[[str], Path]) -> None:
         file = properties(self.ADVERTISED + self.PROVIDERS + "num.partitions=${env:PARTITIONS}\n")
         env = {"HOST_IP": "10.0.0.1", "PORT": "9094", "PARTITIONS": "4"}
         settings = load(file=file, env=env)
@@ -73,18 +74,20 @@ class TestConfigProviders:
         assert settings.int("num.partitions") == 4
         assert settings.warnings == ()
 
-    def test_only_if_the_provider_is_named(self, properties: Any) -> None:
+    def test_variables_need_a_config_provider(self, properties: Callable[[str], Path]) -> None:
         with pytest.raises(ConfigError, match=r"Not a number of type INT"):
             load(file=properties("num.partitions=${env:N}\n"), env={"N": "4"})
 
-    def test_a_variable_that_is_not_there(self, properties: Any) -> None:
+    def test_a_missing_variable_is_an_error(self, properties: Callable[[str], Path]) -> None:
         with pytest.raises(ConfigError) as caught:
             load(file=properties(self.PROVIDERS + "num.partitions=${env:N}\n"))
         assert str(caught.value).endswith(
             "server.properties:3: num.partitions: ${env:N}: the environment variable is not set"
         )
 
-    def test_variables_that_may_not_be_read(self, properties: Any) -> None:
+    def test_variables_outside_the_allow_list_are_refused(
+        self, properties: Callable[[str], Path]
+    ) -> None:
         allowed = "config.providers.env.param.allowlist.pattern=^P.*\n"
         text = self.PROVIDERS + allowed + "num.partitions=${env:N}\n"
         with pytest.raises(ConfigError, match="does not allow it"):
@@ -92,7 +95,7 @@ class TestConfigProviders:
 
 
 class TestSources:
-    def test_file_then_environment_then_flags(self, properties: Any) -> None:
+    def test_file_then_environment_then_flags(self, properties: Callable[[str], Path]) -> None:
         file = properties("num.partitions=2\nlog.retention.ms=2\nfetch.max.bytes=2000\n")
         env = {"KAFKA_LOG_RETENTION_MS": "3", "KAFKA_FETCH_MAX_BYTES": "3000"}
         settings = load("fetch.max.bytes=4000", env=env, file=file)
@@ -100,7 +103,9 @@ class TestSources:
         assert settings.int("log.retention.ms") == 3
         assert settings.int("fetch.max.bytes") == 4000
 
-    def test_unknown_name_in_a_file_says_where_and_what_was_meant(self, properties: Any) -> None:
+    def test_an_unknown_name_in_a_file_is_named_with_line_and_suggestion(
+        self, properties: Callable[[str], Path]
+    ) -> None:
         file = properties("# first\n\nlog.retenton.ms=1\n")
         with pytest.raises(ConfigError) as caught:
             load(file=file)
@@ -182,10 +187,10 @@ class TestTogether:
         assert settings.int("log.retention.ms") == 7
         found = settings.synonyms(BROKER_CONFIGS["log.retention.ms"])
         assert [(synonym.text, synonym.source) for synonym in found] == [
-            ("7", ConfigSource.DYNAMIC_BROKER),
-            ("6", ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            ("5", ConfigSource.STATIC_BROKER),
-            ("168", ConfigSource.DEFAULT),  # log.retention.hours
+            ("7", ConfigSource.DYNAMIC_BROKER_CONFIG),
+            ("6", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            ("5", ConfigSource.STATIC_BROKER_CONFIG),
+            ("168", ConfigSource.DEFAULT_CONFIG),  # log.retention.hours
         ]
         settings.apply_dynamic({}, {})
         assert settings.log_config({}).retention_ms == 5

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,20 +16,22 @@ class Server:
     """Hands every frame it gets to the test, which answers by correlation id."""
 
     def __init__(self) -> None:
-        self.frames: asyncio.Queue[Any] = asyncio.Queue()
-        self.writers: list[Any] = []
-        self.tasks: list[Any] = []
+        self.frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self.writers: list[asyncio.StreamWriter] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self.connections = 0
-        self.port = None
+        self.port = 0
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port or 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def _serve(self, reader: Any, writer: Any) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.writers.append(writer)
-        self.tasks.append(asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.append(task)
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -38,11 +41,11 @@ class Server:
         with suppress(ConnectionError):
             await writer.wait_closed()
 
-    async def next_id(self) -> Any:
+    async def next_id(self) -> tuple[int, bytes]:
         frame = await asyncio.wait_for(self.frames.get(), 10)
         return struct.unpack_from(">i", frame, 4)[0], frame[8:]
 
-    def answer(self, correlation_id: Any, body: Any = b"", cut: Any = None) -> None:
+    def answer(self, correlation_id: int, body: bytes = b"", cut: int | None = None) -> None:
         data = struct.pack(">ii", 4 + len(body), correlation_id) + body
         self.writers[-1].write(data[:cut])
 
@@ -57,12 +60,14 @@ class Server:
         await asyncio.gather(*self.tasks)
 
 
-def call(connection: Any, correlation_id: Any, body: Any = b"", timeout_ms: float = 10_000) -> Any:
+def call(
+    connection: FrameConnection, correlation_id: int, body: bytes = b"", timeout_ms: float = 10_000
+) -> Any:
     header = struct.pack(">hhi", 1, 0, correlation_id)
     return connection.call_frame(correlation_id, (header, body), timeout_ms)
 
 
-def run(story: Any) -> None:
+def run(story: Callable[[Server, FrameConnection], Awaitable[None]]) -> None:
     async def main() -> None:
         server = Server()
         await server.start()
@@ -77,7 +82,7 @@ def run(story: Any) -> None:
 
 
 def test_calls_are_pipelined_and_matched_by_their_id() -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         assert not connection.connected
         answers = [call(connection, i, b"q%d" % i) for i in range(1, 101)]
         for i in range(1, 101):
@@ -92,7 +97,7 @@ def test_calls_are_pipelined_and_matched_by_their_id() -> None:
 
 
 def test_large_frames_both_ways_and_in_pieces() -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         body = bytes(range(256)) * 40_000
         answer = call(connection, 1, body)
         assert await server.next_id() == (1, body)
@@ -107,8 +112,8 @@ def test_large_frames_both_ways_and_in_pieces() -> None:
     run(story)
 
 
-def test_a_lost_connection_fails_what_waits_and_the_next_call_connects_anew() -> None:
-    async def story(server: Any, connection: Any) -> None:
+def test_a_lost_connection_fails_pending_calls_and_the_next_call_reconnects() -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         first = call(connection, 1)
         server.answer((await server.next_id())[0])
         await first
@@ -128,7 +133,7 @@ def test_a_lost_connection_fails_what_waits_and_the_next_call_connects_anew() ->
 
 
 def test_no_answer_in_time_closes_the_connection() -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         first = call(connection, 1)
         server.answer((await server.next_id())[0])
         await first
@@ -142,7 +147,7 @@ def test_no_answer_in_time_closes_the_connection() -> None:
 
 
 def test_a_refused_connection_fails_at_once_and_is_retried_with_backoff() -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         await server.stop()
         with pytest.raises(PeerUnavailable, match="cannot connect"):
             await call(connection, 1)
@@ -163,8 +168,8 @@ def test_a_refused_connection_fails_at_once_and_is_retried_with_backoff() -> Non
 
 
 @pytest.mark.parametrize("answer", [(77, b""), None])
-def test_an_answer_that_cannot_be_ends_the_connection(answer: Any) -> None:
-    async def story(server: Any, connection: Any) -> None:
+def test_an_invalid_answer_closes_the_connection(answer: tuple[int, bytes] | None) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         asked = call(connection, 1)
         await server.next_id()
         if answer:
@@ -178,7 +183,7 @@ def test_an_answer_that_cannot_be_ends_the_connection(answer: Any) -> None:
 
 
 def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         monkeypatch.setattr(transport, "IN_FLIGHT_MAX", 3)
         calls = [call(connection, i) for i in range(1, 5)]
         with pytest.raises(PeerUnavailable, match="3 requests are pending"):
@@ -191,7 +196,7 @@ def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch: pytest.Mo
 
 
 def test_a_caller_that_went_away_is_not_answered() -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         gone, stays = call(connection, 1), call(connection, 2)
         await server.next_id()
         gone.cancel()
@@ -203,7 +208,7 @@ def test_a_caller_that_went_away_is_not_answered() -> None:
 
 
 def test_closing_fails_calls_before_and_after() -> None:
-    async def story(server: Any, connection: Any) -> None:
+    async def story(server: Server, connection: FrameConnection) -> None:
         before = call(connection, 1)
         connection.close()
         for answer in (before, call(connection, 2)):

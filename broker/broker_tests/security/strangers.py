@@ -1,4 +1,4 @@
-"""What somebody who is no broker tries on the listener between brokers."""
+"""Requests of a client that is not a broker on the inter-broker listener."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from odradek_broker.raft.values import ReplicaKey
 from odradek_protocol.client import ApiKey, Struct
 from odradek_protocol.ids import ZERO_UUID, BrokerId, LeaderEpoch, Offset
 from odradek_testkit.cluster import CLUSTER_ID
-from odradek_testkit.raw_tls import RawConnection
+from odradek_testkit.stranger import StrangerConnection
 
 MALLORY = ReplicaKey(BrokerId(66), ZERO_UUID)
 EPOCH = LeaderEpoch(1_000_000)  # a vote that counted would depose the leader
 
 
 def attempts(topic: str = "orders") -> dict[str, tuple[ApiKey, int, Struct]]:
-    """Requests that are in order, except for who sends them."""
+    """Valid requests of an unauthorized sender."""
     vote = VoteRequest(
         ReplicaKey(BrokerId(1), ZERO_UUID), MALLORY, EPOCH, EPOCH, Offset(1_000_000), False
     )
@@ -49,7 +49,7 @@ def attempts(topic: str = "orders") -> dict[str, tuple[ApiKey, int, Struct]]:
     }
 
 
-def log_in(raw: RawConnection, user: str, password: str) -> None:
+def log_in(raw: StrangerConnection, user: str, password: str) -> None:
     raw.call(ApiKey.SASL_HANDSHAKE, 1, Struct(mechanism="PLAIN"))
     token = Struct(auth_bytes=f"\0{user}\0{password}".encode())
     answer = raw.call(ApiKey.SASL_AUTHENTICATE, 2, token)
@@ -58,7 +58,7 @@ def log_in(raw: RawConnection, user: str, password: str) -> None:
 
 
 def error_of(answer: Struct) -> int:
-    """Of the answer as a whole, or of its only partition."""
+    """The error code of the answer as a whole, or of its only partition."""
     if answer.error_code or not getattr(answer, "responses", None):
         return int(answer.error_code)
     return int(answer.responses[0].partitions[0].error_code)

@@ -1,9 +1,8 @@
-"""ACLs in a cluster of three brokers, with users: who is asked about a forwarded request?"""
+"""ACLs in a cluster of three brokers, with users: which broker authorizes a forwarded request?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,14 +18,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from broker_tests.conftest import servers_of_test
 from broker_tests.security.strangers import attempts, error_of, log_in
+from broker_tests.security.three_brokers import running, three_brokers
 from odradek_protocol.client import ApiKey, Struct
 from odradek_protocol.error_codes import ErrorCode
-from odradek_testkit.cluster import CLUSTER_ID
 from odradek_testkit.engines import RunningBroker, on_apache
-from odradek_testkit.ports import free_ports
-from odradek_testkit.raw_tls import RawConnection
+from odradek_testkit.stranger import StrangerConnection
 from odradek_testkit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="starts brokers of ours")
@@ -40,32 +37,16 @@ PASSWORDS = {"admin": "a", "alice": "x"}
 
 @pytest.fixture
 def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[RunningBroker]]:
-    ports = free_ports(3)
-    voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports, 1))
-    nodes = [
-        RunningBroker(
-            {
-                "node.id": str(node_id),
-                "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
-                "security.inter.broker.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism.inter.broker.protocol": "PLAIN",
-                "sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
-                "controller.quorum.voters": voters,
-                "odradek.cluster.id": CLUSTER_ID,
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:broker;User:admin",
-            },
-            directory=tmp_path / f"broker-{node_id}",
-        )
-        for node_id, port in enumerate(ports, 1)
-    ]
-    request.node.stash[servers_of_test] = list(nodes)
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda node: node.start(60.0), nodes))
-    yield nodes
-    for node in nodes:
-        assert node.stop() == 0, node.log()
+    settings = {
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:broker;User:admin",
+    }
+    nodes = three_brokers(tmp_path, "SASL_PLAINTEXT", settings)
+    with running(request, nodes):
+        yield nodes
 
 
 def client(node: RunningBroker, user: str) -> dict[str, str | int | float | bool]:
@@ -93,8 +74,8 @@ def may_create(node: RunningBroker, user: str, name: str) -> bool:
 
 
 def test_a_forwarded_request_is_authorised_as_its_client(brokers: list[RunningBroker]) -> None:
-    """1. brokers form a cluster as super users; 2. alice may not create a topic, whichever broker
-    she asks, although the brokers that forward her request may; 3. given the right, she may;
+    """1. brokers form a cluster as super users; 2. alice may not create a topic through any
+    broker, although the brokers that forward her request may; 3. with an ACL for it she may;
     4. she may write to her topics, on every leader, and to no other."""
     denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
     for number, node in enumerate(brokers):
@@ -138,12 +119,12 @@ def test_a_forwarded_request_is_authorised_as_its_client(brokers: list[RunningBr
 
 def test_a_user_without_rights_can_not_act_as_a_broker(brokers: list[RunningBroker]) -> None:
     """1. alice logs in at every broker and tries to vote, to fetch as a replica, to register, to
-    fence: refused for want of CLUSTER_ACTION; 2. what she asked for did not happen; 3. the same
-    requests of a broker's own user are not refused, so they were in order."""
+    fence: refused for want of CLUSTER_ACTION; 2. none of it was carried out; 3. the same
+    requests of a broker's own user are accepted, so they were valid."""
     assert create_topic(brokers[0], "admin", "orders") == 0
     for node in brokers:
         for what, attempt in attempts().items():
-            with RawConnection.plain(node.port) as raw:
+            with StrangerConnection.plain(node.port) as raw:
                 log_in(raw, "alice", PASSWORDS["alice"])
                 answer = raw.call(*attempt)
                 assert answer is not None, what
@@ -151,7 +132,7 @@ def test_a_user_without_rights_can_not_act_as_a_broker(brokers: list[RunningBrok
                 if what == "fetch as a replica":
                     denied = ErrorCode.topic_authorization_failed
                 assert error_of(answer) == denied, what
-    with RawConnection.plain(brokers[0].port) as raw:
+    with StrangerConnection.plain(brokers[0].port) as raw:
         log_in(raw, "admin", PASSWORDS["admin"])
         quorum = raw.call(
             ApiKey.DESCRIBE_QUORUM,
@@ -164,7 +145,7 @@ def test_a_user_without_rights_can_not_act_as_a_broker(brokers: list[RunningBrok
         assert cluster is not None
         assert {one.broker_id for one in cluster.brokers} == {1, 2, 3}, "none came, none is fenced"
     for what in ("vote", "fetch the metadata log", "fetch as a replica", "register"):
-        with RawConnection.plain(brokers[0].port) as raw:
+        with StrangerConnection.plain(brokers[0].port) as raw:
             log_in(raw, "broker", "b")
             answer = raw.call(*attempts()[what])
             assert answer is not None, what
@@ -175,7 +156,7 @@ def test_a_user_without_rights_can_not_act_as_a_broker(brokers: list[RunningBrok
 
 
 def test_a_refused_look_at_quotas_has_no_entries_as_in_kafka(brokers: list[RunningBroker]) -> None:
-    with RawConnection.plain(brokers[0].port) as raw:
+    with StrangerConnection.plain(brokers[0].port) as raw:
         log_in(raw, "alice", PASSWORDS["alice"])
         asked = Struct(components=[], strict=False)
         answer = raw.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, asked)

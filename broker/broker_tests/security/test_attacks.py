@@ -32,7 +32,7 @@ from broker_tests.security.tls_support import (
 )
 from odradek_protocol.client import ApiKey, Struct
 from odradek_testkit.engines import on_apache
-from odradek_testkit.raw_tls import RawConnection
+from odradek_testkit.stranger import StrangerConnection
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="settings and logs of our broker")
 
@@ -173,12 +173,12 @@ def test_an_open_listener_beyond_loopback_is_one_line_in_the_log(start_broker: S
     assert warning not in start_broker({"listeners": "PLAINTEXT://127.0.0.1:0"}).log()
 
 
-def test_the_quota_of_a_user_is_for_who_logged_in_as_that_user(
+def test_a_users_quota_applies_to_connections_of_that_user(
     start_broker: StartBroker, topic: str
 ) -> None:
     """Also: while any quota exists, logins work; they are not throttled."""
     broker = start_broker(sasl_settings("SASL_PLAINTEXT", "PLAIN"))
-    with RawConnection.plain(broker.port) as raw:
+    with StrangerConnection.plain(broker.port) as raw:
         log_in(raw, "broker", f"{PASSWORD}-b")
         entity = [Struct(entity_type="user", entity_name="alice")]
         ops = [Struct(key="producer_byte_rate", value=1000.0, remove=False)]

@@ -69,7 +69,7 @@ def allows(authorizer: Authorizer, client: Client, operation: AclOperation, name
     st.booleans(),
 )
 def test_decides_as_the_model(
-    entries: Any, user: Any, host: Any, operation: Any, name: str, default: Any
+    entries: list[Acl], user: str, host: str, operation: AclOperation, name: str, default: bool
 ) -> None:
     authorizer = with_acls(*entries, default=default)
     client = Client(Principal("User", user), host)
@@ -79,8 +79,8 @@ def test_decides_as_the_model(
 
 
 @given(st.lists(st.tuples(st.booleans(), acls()), max_size=30), st.sampled_from(NAMES))
-def test_remembers_nothing_across_a_change(steps: Any, name: str) -> None:
-    """The planted bug: a decision that outlives the ACLs it was made from."""
+def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: str) -> None:
+    """The planted bug: a cached decision that is used after the ACLs have changed."""
     authorizer, image = Authorizer(), EMPTY_IMAGE
     entries: set[Any] = set()
     for add, acl in steps:
@@ -110,7 +110,7 @@ def test_deny_first_and_implied_operations() -> None:
 
 
 def test_the_default_is_for_resources_without_any_acl() -> None:
-    """KAFKA-14435: an ACL of somebody else ends the default for everybody."""
+    """KAFKA-14435: an ACL of any user on a resource ends the default for all users."""
     authorizer = with_acls(allow(READ, principal="User:bob"), default=True)
     assert not allows(authorizer, ALICE, READ, "a")
     assert allows(authorizer, ALICE, READ, "other")
@@ -147,7 +147,7 @@ def test_before_the_first_image_only_super_users() -> None:
         ([allow(WRITE, name="x", host="10.9.9.9")], False),
     ],
 )
-def test_any_resource_of_a_type(entries: Any, expected: Any) -> None:
+def test_any_resource_of_a_type(entries: list[Acl], expected: bool) -> None:
     assert with_acls(*entries).allowed_for_any(ALICE, WRITE, TOPIC) is expected
 
 

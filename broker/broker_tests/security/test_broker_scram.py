@@ -1,4 +1,4 @@
-"""Brokers that log in to each other with SCRAM, whose credentials are in the log they replicate."""
+"""Brokers that log in to each other with SCRAM, whose credentials are in the metadata log."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from broker_tests.conftest import servers_of_test
 from broker_tests.security.strangers import attempts
+from broker_tests.security.three_brokers import running, start, three_brokers
 from broker_tests.security.tls_support import client as kafka_client
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.records import UserScramCredentialRecord
@@ -29,16 +29,16 @@ from odradek_broker.security.broker_login import Credentials, OwnUser
 from odradek_broker.security.first_users import with_own_users
 from odradek_protocol.client.errors import AuthenticationError, ClientError
 from odradek_protocol.security.sasl_client import Login
-from odradek_testkit.cluster import CLUSTER_ID
 from odradek_testkit.engines import RunningBroker, on_apache
-from odradek_testkit.ports import free_ports
-from odradek_testkit.raw_tls import RawConnection
+from odradek_testkit.stranger import StrangerConnection
 from odradek_testkit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="starts brokers of ours")
 
 FIRST, SECOND = ("broker", "first-of-brokers"), ("broker-2", "second-of-brokers")
 JAAS = "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config"
+OTHER_JAAS = "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config"
+MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
 def jaas(user: tuple[str, str]) -> str:
@@ -48,49 +48,31 @@ def jaas(user: tuple[str, str]) -> str:
 
 @pytest.fixture
 def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[RunningBroker]]:
-    ports = free_ports(3)
-    voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports, 1))
-    nodes = [
-        RunningBroker(
-            {
-                "node.id": str(node_id),
-                "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
-                "security.inter.broker.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
-                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-                JAAS: jaas(FIRST),
-                "controller.quorum.voters": voters,
-                "odradek.cluster.id": CLUSTER_ID,
-                "min.insync.replicas": "3",
-            },
-            directory=tmp_path / f"broker-{node_id}",
-        )
-        for node_id, port in enumerate(ports, 1)
-    ]
-    request.node.stash[servers_of_test] = list(nodes)
-    start(nodes)
-    yield nodes
-    for node in nodes:
-        assert node.stop() == 0, node.log()
+    settings = {
+        MECHANISM: "SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+        JAAS: jaas(FIRST),
+        "min.insync.replicas": "3",
+    }
+    nodes = three_brokers(tmp_path, "SASL_PLAINTEXT", settings)
+    with running(request, nodes):
+        yield nodes
 
 
-def start(nodes: Sequence[RunningBroker]) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda node: node.start(60.0), nodes))
-
-
-def login(nodes: Sequence[RunningBroker], user: tuple[str, str]) -> dict[str, str]:
+def login(
+    nodes: Sequence[RunningBroker], user: tuple[str, str], mechanism: str = "SCRAM-SHA-512"
+) -> dict[str, str]:
     return {
         "bootstrap.servers": ",".join(node.bootstrap for node in nodes),
         "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.mechanism": mechanism,
         "sasl.username": user[0],
         "sasl.password": user[1],
     }
 
 
-def logs_in(node: RunningBroker, user: tuple[str, str]) -> bool:
-    properties = login([node], user)
+def logs_in(node: RunningBroker, user: tuple[str, str], mechanism: str = "SCRAM-SHA-512") -> bool:
+    properties = login([node], user, mechanism)
     try:
         with kafka_client(properties.pop("bootstrap.servers"), properties) as kafka:
             return bool(kafka.metadata().brokers)
@@ -98,9 +80,11 @@ def logs_in(node: RunningBroker, user: tuple[str, str]) -> bool:
         return False
 
 
-def write(nodes: Sequence[RunningBroker], user: tuple[str, str]) -> None:
+def write(
+    nodes: Sequence[RunningBroker], user: tuple[str, str], mechanism: str = "SCRAM-SHA-512"
+) -> None:
     """Acknowledged by all three brokers: replication works in every direction."""
-    producer = Producer(login(nodes, user) | {"acks": "all"})
+    producer = Producer(login(nodes, user, mechanism) | {"acks": "all"})
     failed: list[object] = []
     for partition in range(3):
         producer.produce("t", b"x", partition=partition, on_delivery=lambda e, _: failed.append(e))
@@ -110,9 +94,9 @@ def write(nodes: Sequence[RunningBroker], user: tuple[str, str]) -> None:
 
 def test_brokers_form_restart_and_change_their_user(brokers: list[RunningBroker]) -> None:
     """1. a new cluster forms and replicates, without a file of first users; 2. all brokers stop and
-    start: nobody has metadata, and still they elect a leader; 3. a second user is created, the
-    brokers restart one by one with it, the first one is deleted: the first password opens nothing,
-    after another restart of all as well; 4. no log has a password."""
+    start: they elect a leader before any of them has metadata; 3. a second user is created, the
+    brokers restart one by one with it, the first one is deleted: the first password is refused,
+    also after another restart of all; 4. no log has a password."""
     admin = AdminClient({**login(brokers, FIRST)})
     admin.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
     write(brokers, FIRST)
@@ -141,16 +125,42 @@ def test_brokers_form_restart_and_change_their_user(brokers: list[RunningBroker]
     assert not any(user[1] in node.log() for node in brokers for user in (FIRST, SECOND))
 
 
+def test_brokers_change_their_password_without_a_second_user(brokers: list[RunningBroker]) -> None:
+    """A user has a password for each mechanism. 1. the brokers' user gets a new one for the other
+    mechanism; 2. the brokers restart one by one with that mechanism and password; 3. the credential
+    of the first mechanism is deleted: the old password is refused, and brokers stay connected."""
+    new, mechanism = (FIRST[0], "a-new-password"), "SCRAM-SHA-256"
+    admin = AdminClient({**login(brokers, FIRST)})
+    admin.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion(new[0], info, new[1].encode())
+    admin.alter_user_scram_credentials([change])[new[0]].result(60)
+    for node in brokers:
+        wait_until(lambda node=node: logs_in(node, new, mechanism))  # type: ignore[misc]
+        assert node.stop() == 0
+        node.settings |= {MECHANISM: mechanism, OTHER_JAAS: jaas(new)}
+        del node.settings[JAAS]
+        node.start(60.0)
+    write(brokers, new, mechanism)
+    admin = AdminClient({**login(brokers, new, mechanism)})
+    old = UserScramCredentialDeletion(FIRST[0], ScramMechanism.SCRAM_SHA_512)
+    admin.alter_user_scram_credentials([old])[FIRST[0]].result(60)
+    for node in brokers:
+        wait_until(lambda node=node: not logs_in(node, FIRST))  # type: ignore[misc]
+    write(brokers, new, mechanism)
+    assert not any(user[1] in node.log() for node in brokers for user in (FIRST, new))
+
+
 def stop_all(nodes: Sequence[RunningBroker]) -> None:
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda node: node.stop(), nodes)) == [0, 0, 0]
 
 
-def test_a_stranger_gets_nowhere(brokers: list[RunningBroker]) -> None:
-    """Neither without a login, nor with a wrong password."""
+def test_an_unknown_client_is_refused(brokers: list[RunningBroker]) -> None:
+    """Without a login, and with a wrong password."""
     for node in brokers:
         for what, attempt in attempts().items():
-            with RawConnection.plain(node.port) as raw:
+            with StrangerConnection.plain(node.port) as raw:
                 assert raw.call(*attempt) is None, what
         assert not logs_in(node, (FIRST[0], SECOND[1]))
         assert "not authenticated" in node.log()

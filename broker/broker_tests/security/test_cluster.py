@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,15 +11,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.conftest import servers_of_test
 from broker_tests.security.strangers import attempts, error_of, log_in
+from broker_tests.security.three_brokers import running, three_brokers
 from broker_tests.security.tls_support import JAAS_PLAIN, PASSWORD, Authority, tls_settings
 from odradek_protocol.error_codes import ErrorCode
 from odradek_testkit.clients import value_of
-from odradek_testkit.cluster import CLUSTER_ID
-from odradek_testkit.engines import RunningBroker, on_apache
-from odradek_testkit.ports import free_ports
-from odradek_testkit.raw_tls import RawConnection
+from odradek_testkit.engines import on_apache
+from odradek_testkit.stranger import StrangerConnection
 from odradek_testkit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="starts brokers of ours")
@@ -32,29 +29,18 @@ class Secured:
     def __init__(self, directory: Path, **more: str) -> None:
         self.authority = Authority.make(directory / "tls")
         self.key_store = self.authority.issue("server")
-        ports = free_ports(3)
-        voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports, 1))
-        self.nodes = [
-            RunningBroker(
-                {
-                    "node.id": str(node_id),
-                    "listeners": f"SASL_SSL://127.0.0.1:{port}",
-                    "security.inter.broker.protocol": "SASL_SSL",
-                    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-                    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-                    "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS_PLAIN,
-                    "controller.quorum.voters": voters,
-                    "odradek.cluster.id": CLUSTER_ID,
-                    "odradek.ssl.reload.interval.ms": "100",
-                    "connections.max.reauth.ms": "2000",
-                    **tls_settings(self.authority, self.key_store),
-                    **more,
-                },
-                directory=directory / f"broker-{node_id}",
-            )
-            for node_id, port in enumerate(ports, 1)
-        ]
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        settings = {
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS_PLAIN,
+            "odradek.ssl.reload.interval.ms": "100",
+            "connections.max.reauth.ms": "2000",
+            **tls_settings(self.authority, self.key_store),
+            **more,
+        }
+        self.nodes = three_brokers(directory, "SASL_SSL", settings)
+        listeners = (node.settings["listeners"] for node in self.nodes)
+        self.bootstrap = ",".join(listener.partition("://")[2] for listener in listeners)
 
     def client(self, **more: str) -> dict[str, str]:
         return {
@@ -74,12 +60,8 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]
 
 
 def started(request: pytest.FixtureRequest, cluster: Secured) -> Iterator[Secured]:
-    request.node.stash[servers_of_test] = list(cluster.nodes)
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda node: node.start(60.0), cluster.nodes))
-    yield cluster
-    for node in cluster.nodes:
-        assert node.stop() == 0, node.log()
+    with running(request, cluster.nodes):
+        yield cluster
 
 
 def create_topic(secured: Secured, name: str) -> None:
@@ -153,18 +135,18 @@ def test_certificates_change_under_load_without_an_error(secured: Secured) -> No
     assert not any(delivered)
 
 
-def test_a_stranger_on_the_listener_between_brokers_gets_nowhere(secured: Secured) -> None:
+def test_an_unknown_client_is_refused_on_the_inter_broker_listener(secured: Secured) -> None:
     """Vote, Fetch, registration, heartbeat: none is answered without a login."""
     create_topic(secured, "orders")
     for node in secured.nodes:
         for what, attempt in attempts().items():
-            with RawConnection.tls(node.port, secured.authority.trusted()) as raw:
+            with StrangerConnection.tls(node.port, secured.authority.trusted()) as raw:
                 assert raw.call(*attempt) is None, what
-            with RawConnection.plain(node.port) as raw:
+            with StrangerConnection.plain(node.port) as raw:
                 assert raw.call(*attempt) is None, what
         assert "not authenticated" in node.log()
-    # The requests are in order: who logs in gets an answer, because there is no authorizer.
-    with RawConnection.tls(secured.nodes[0].port, secured.authority.trusted()) as raw:
+    # The requests are valid: a client that logs in gets an answer, because there is no authorizer.
+    with StrangerConnection.tls(secured.nodes[0].port, secured.authority.trusted()) as raw:
         log_in(raw, "alice", PASSWORD)
         answer = raw.call(*attempts()["fetch as a replica"])
         assert answer is not None

@@ -63,7 +63,7 @@ def test_the_rate_of_an_address() -> None:
     )
     assert [some.throttled_ms("10.0.0.7", 0.0) for _ in range(11)] == [0] * 10 + [1000]
     assert [some.throttled_ms("10.0.0.8", 0.0) for _ in range(11)] == [0] * 11
-    # What was refused does not count: the rest of the windows, and it is served again.
+    # A refused connection does not count: the client is served again when the windows have passed.
     assert some.throttled_ms("10.0.0.7", 11_000.0) == 0
     some.apply({})
     assert some.throttled_ms("10.0.0.7", 11_000.0) == 0

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_tests.conftest import servers_of_test
 from broker_tests.security.strangers import attempts, error_of, log_in
+from broker_tests.security.three_brokers import running, start
 from broker_tests.security.tls_support import JAAS_PLAIN, PASSWORD, Authority, tls_settings
 from odradek_broker.handlers.registry import build_apis
 from odradek_broker.runtime.metrics import Metrics
@@ -26,7 +27,8 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_testkit.cluster import CLUSTER_ID
 from odradek_testkit.engines import RunningBroker, on_apache
 from odradek_testkit.ports import free_ports
-from odradek_testkit.raw_tls import TIMEOUT_S, RawConnection
+from odradek_testkit.stranger import TIMEOUT_S, StrangerConnection
+from odradek_testkit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="starts brokers of ours")
 
@@ -78,28 +80,24 @@ class Cluster:
         }
 
     def start(self) -> None:
-        with ThreadPoolExecutor(3) as pool:
-            list(pool.map(lambda node: node.start(60.0), self.nodes))
+        start(self.nodes)
 
-    def controller(self, port: int, certificate: Path | None) -> RawConnection:
+    def controller(self, port: int, certificate: Path | None) -> StrangerConnection:
         context = ssl.create_default_context(cafile=str(self.authority.trusted()))
         if certificate is not None:
             context.load_cert_chain(certificate)
         connected = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
-        return RawConnection(context.wrap_socket(connected, server_hostname="localhost"))
+        return StrangerConnection(context.wrap_socket(connected, server_hostname="localhost"))
 
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     made = Cluster(tmp_path)
-    request.node.stash[servers_of_test] = list(made.nodes)
-    made.start()
-    yield made
-    for node in made.nodes:
-        assert node.stop() == 0, node.log()
+    with running(request, made.nodes):
+        yield made
 
 
-def answer_of(raw: RawConnection, attempt: tuple[ApiKey, int, Struct]) -> Struct | None:
+def answer_of(raw: StrangerConnection, attempt: tuple[ApiKey, int, Struct]) -> Struct | None:
     try:
         return raw.call(*attempt)
     except ssl.SSLError:  # with TLS 1.3 a missing certificate is refused after the handshake
@@ -120,43 +118,93 @@ def write(cluster: Cluster) -> None:
 
 def test_the_quorum_has_a_listener_of_its_own(cluster: Cluster) -> None:
     """1. the cluster forms, forwards and replicates; 2. so it does after a restart of all;
-    3. voters are reached at the controller listener, which clients are not shown."""
+    3. voters use the controller listener, which metadata does not show to clients."""
     admin = AdminClient({**cluster.client})
     admin.create_topics([NewTopic("orders", 3, 3)])["orders"].result(60)
     for again in (False, True):
         if again:
-            with ThreadPoolExecutor(3) as pool:
-                assert list(pool.map(lambda node: node.stop(), cluster.nodes)) == [0, 0, 0]
+            stop_all(cluster)
             cluster.start()
         write(cluster)
     shown = {broker.port for broker in admin.list_topics(timeout=30).brokers.values()}
     assert not shown & set(cluster.controller_ports)
     assert len(shown) == 3
-    with RawConnection.tls(cluster.nodes[0].port, cluster.authority.trusted()) as raw:
-        log_in(raw, "alice", PASSWORD)
-        topic = Struct(topic_name="__cluster_metadata", partitions=[Struct(partition_index=0)])
-        quorum = raw.call(ApiKey.DESCRIBE_QUORUM, 2, Struct(topics=[topic]))
-    assert quorum is not None
-    endpoints = {(one.name, one.port) for node in quorum.nodes for one in node.listeners}
+    endpoints = quorum_endpoints(cluster)
     assert endpoints <= {("CONTROLLER", port) for port in cluster.controller_ports}
     assert endpoints
 
 
-def test_a_stranger_gets_nowhere(cluster: Cluster, tmp_path: Path) -> None:
+# The settings that give the quorum a listener of its own; without them it has that of the brokers.
+QUORUM = (
+    "controller.listener.names",
+    "listener.name.controller.ssl.client.auth",
+    "controller.quorum.voters",
+    "listeners",
+    "listener.security.protocol.map",
+)
+
+
+def test_a_cluster_that_exists_moves_its_quorum_while_it_is_stopped(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """1. a cluster whose quorum uses the listener between brokers; 2. all brokers stop, get the
+    settings of a controller listener, and start; 3. topics and records are there, new ones are
+    replicated, and voters are reached at the controller listener."""
+    made = Cluster(tmp_path)
+    request.node.stash[servers_of_test] = list(made.nodes)
+    later = [{name: node.settings[name] for name in QUORUM} for node in made.nodes]
+    addresses = [node.settings["listeners"].partition(",")[0] for node in made.nodes]
+    voters = ",".join(f"{i}@{one.rpartition('/')[2]}" for i, one in enumerate(addresses, 1))
+    for node, address in zip(made.nodes, addresses, strict=True):
+        for name in QUORUM:
+            del node.settings[name]
+        node.settings |= {"listeners": address, "controller.quorum.voters": voters}
+    made.start()
+    try:
+        admin = AdminClient({**made.client})
+        admin.create_topics([NewTopic("orders", 3, 3)])["orders"].result(60)
+        write(made)
+        stop_all(made)
+        for node, settings in zip(made.nodes, later, strict=True):
+            node.settings |= settings
+        made.start()
+        write(made)
+        expected = {("CONTROLLER", port) for port in made.controller_ports}
+        wait_until(lambda: quorum_endpoints(made) == expected)  # each voter updates its own record
+    finally:
+        stop_all(made)
+
+
+def stop_all(cluster: Cluster) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda node: node.stop(), cluster.nodes)) == [0, 0, 0]
+
+
+def quorum_endpoints(cluster: Cluster) -> set[tuple[str, int]]:
+    """Where DescribeQuorum says that voters are reached."""
+    with StrangerConnection.tls(cluster.nodes[0].port, cluster.authority.trusted()) as raw:
+        log_in(raw, "alice", PASSWORD)
+        topic = Struct(topic_name="__cluster_metadata", partitions=[Struct(partition_index=0)])
+        quorum = raw.call(ApiKey.DESCRIBE_QUORUM, 2, Struct(topics=[topic]))
+    assert quorum is not None
+    return {(one.name, one.port) for node in quorum.nodes for one in node.listeners}
+
+
+def test_an_unknown_client_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     """On the controller listener: plain, without a certificate, with that of another CA. On the
-    other: without a login nothing; who logs in does not reach the quorum there either."""
+    other: without a login; a client that logs in does not reach the quorum there either."""
     other = Authority.make(tmp_path / "other").issue("mallory")
     trusted = cluster.authority.trusted()
     for node, port in zip(cluster.nodes, cluster.controller_ports, strict=True):
         for what, attempt in attempts().items():
-            with RawConnection.plain(port) as raw:
+            with StrangerConnection.plain(port) as raw:
                 assert raw.call(*attempt) is None, what
             for certificate in (None, other):
                 with cluster.controller(port, certificate) as raw:
                     assert answer_of(raw, attempt) is None, what
-            with RawConnection.tls(node.port, trusted) as raw:
+            with StrangerConnection.tls(node.port, trusted) as raw:
                 assert raw.call(*attempt) is None, what
-            with RawConnection.tls(node.port, trusted) as raw:
+            with StrangerConnection.tls(node.port, trusted) as raw:
                 log_in(raw, "alice", PASSWORD)
                 answer = raw.call(*attempt)
                 if what == "fetch the metadata log":

@@ -1,9 +1,8 @@
-"""The first user of a cluster: known before anybody logged in."""
+"""The first user of a cluster, which exists before any login."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from broker_tests.conftest import servers_of_test
+from broker_tests.security.three_brokers import running
 from broker_tests.security.tls_support import client as kafka_client
 from odradek_broker.metadata import scram
 from odradek_broker.model.config_table import ConfigError
@@ -65,12 +64,8 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Run
         )
         for node_id, (inner, client) in enumerate(zip(ports[:3], ports[3:], strict=True), 1)
     ]
-    request.node.stash[servers_of_test] = list(nodes)
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda node: node.start(60.0), nodes))
-    yield nodes
-    for node in nodes:
-        assert node.stop() == 0, node.log()
+    with running(request, nodes):
+        yield nodes
 
 
 def login(node: RunningBroker, user: str, password: str) -> dict[str, str]:
@@ -84,8 +79,8 @@ def login(node: RunningBroker, user: str, password: str) -> dict[str, str]:
 
 
 def test_the_first_login_is_that_of_the_admin(brokers: list[RunningBroker], tmp_path: Path) -> None:
-    """1. admin logs in at every broker, nobody else; 2. creates a topic and writes; 3. gives
-    himself a new password; 4. the file is deleted and a broker restarts: the new password counts
+    """1. admin can log in at every broker, other users cannot; 2. creates a topic and writes;
+    3. changes the password; 4. the file is deleted and a broker restarts: the new password is valid
     there; 5. the file comes back with the first password: it is ignored; no log has a password."""
     for node in brokers:
         # A broker learns of the first records a moment after the controller wrote them.

@@ -1,5 +1,5 @@
-"""Frames of strangers, in process: none authenticates, none reaches a handler that it must not,
-none raises anything but the errors that close a connection."""
+"""Frames of unauthenticated clients, in process: none authenticates, none reaches a handler that it
+must not, none raises anything but the errors that close a connection."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from odradek_broker.handlers.api_table import ApiTable
 from odradek_broker.handlers.registry import build_apis
+from odradek_broker.metadata.scram import ScramCredential
 from odradek_broker.model.principal import ANONYMOUS
 from odradek_broker.network.dispatcher import RAW_TOKEN, Dispatcher
 from odradek_broker.runtime.metrics import Metrics
@@ -46,11 +47,15 @@ def refuse(token: str, now_ms: int) -> Never:
     raise TokenError(f"{token} at {now_ms}")
 
 
+def decoy(user: str) -> ScramCredential:
+    return ScramCredential(b"s" * 24, bytes(len(user)), b"", 4096)
+
+
 RULES = SaslRules(
     {
         "PLAIN": lambda: Plain({"alice": "a-secret-that-is-not-guessed"}),
-        "SCRAM-SHA-256": lambda: Scram("SCRAM-SHA-256", lambda _: None, "server", b"s" * 32),
-        "SCRAM-SHA-512": lambda: Scram("SCRAM-SHA-512", lambda _: None, "server", b"s" * 32),
+        "SCRAM-SHA-256": lambda: Scram("SCRAM-SHA-256", lambda _: None, "server", decoy),
+        "SCRAM-SHA-512": lambda: Scram("SCRAM-SHA-512", lambda _: None, "server", decoy),
         "OAUTHBEARER": lambda: OauthBearer(refuse, lambda _: None, slow=False),
     },
     {},
@@ -62,9 +67,10 @@ RULES = SaslRules(
 class Stranger:
     """Stands for a connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, dispatcher: Dispatcher) -> None:
         self.authentication = Authentication(RULES, self._authenticated)
         self.listener = "SASL_SSL"
+        self.handlers = dispatcher.served[self.listener]
         self.client_host = "10.0.0.1"
         self.principal = ANONYMOUS
         self.closed = ""
@@ -115,14 +121,14 @@ def make_dispatcher(apis: ApiTable) -> Dispatcher:
 
 
 def attack(frames: int, seed: int) -> int:
-    """How many frames reached one of the three APIs."""
+    """How many frames reached one of the three APIs that are allowed before a login."""
     rng = Random(seed)
     dispatcher = make_dispatcher(build_apis(Metrics()))
-    stranger = Stranger()
+    stranger = Stranger(dispatcher)
     reached = 0
     for _ in range(frames):
         if stranger.closed or rng.random() < 0.02:
-            stranger = Stranger()
+            stranger = Stranger(dispatcher)
         frame = fuzzed(rng)
         connection: Any = stranger
         exchange = dispatcher.open(connection, frame)
@@ -141,7 +147,7 @@ def attack(frames: int, seed: int) -> int:
 
 
 def serve(stranger: Stranger, exchange: Any, frame: bytes) -> None:
-    """What the handlers do, without the loop."""
+    """As the handlers work, without the loop."""
     authentication = stranger.authentication
     if exchange.api_version == RAW_TOKEN:
         authentication.finish(authentication.step(frame, 0), 0, 0.0)

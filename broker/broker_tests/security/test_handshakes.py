@@ -26,7 +26,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """By the broker: with a reset, if it had not read all bytes yet."""
+    """Whether the broker closed it; with a reset, if it had not read all bytes yet."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -96,6 +96,6 @@ def test_a_key_store_is_changed_by_the_admin_api(
         )
         assert [one.error_code for one in answer.responses] == [0]
         wait_until(lambda: "the new certificate or trust store is used" in broker.log())
-        kafka.metadata()  # the connection that exists goes on
+        kafka.metadata()  # the existing connection still works
     with client(broker.bootstrap, trusting(other)) as kafka:
         assert kafka.metadata().brokers

@@ -1,4 +1,4 @@
-"""What an idle TLS connection costs."""
+"""The memory of an idle TLS connection."""
 
 from __future__ import annotations
 

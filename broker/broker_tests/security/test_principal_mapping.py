@@ -1,4 +1,4 @@
-"""ssl.principal.mapping.rules; the examples are those of Kafka's own tests and documentation."""
+"""ssl.principal.mapping.rules, with the examples of Kafka's own tests and documentation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Quotas without I/O: Kafka's precedence, its windows, and properties of both measurements."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +33,7 @@ class TestPrecedence:
     )
 
     @given(st.sets(st.integers(0, 7), min_size=1))
-    def test_the_first_of_the_eight(self, present: Any) -> None:
+    def test_the_most_specific_quota_applies(self, present: set[int]) -> None:
         """All have a huge limit, but the first that is present."""
         limits = {self.ENTITIES[i]: 1e12 for i in present}
         limits[self.ENTITIES[min(present)]] = 10.0
@@ -52,14 +50,16 @@ class TestPrecedence:
             ((("client-id", None),), QuotaClient("bob", "app")),
         ],
     )
-    def test_clients_of_one_entity_share_its_limit(self, entity: Any, shared_with: Any) -> None:
+    def test_clients_of_one_entity_share_its_limit(
+        self, entity: QuotaEntity, shared_with: QuotaClient
+    ) -> None:
         quotas = quotas_for({entity: 10.0})
         quotas.produce(ALICE, 1000, 0.0)
         assert quotas.produce(shared_with, 1, 1.0) > 0
         assert quotas.produce(QuotaClient("carol", "third"), 1, 1.0) == 0
 
     @pytest.mark.parametrize("entity", ENTITIES[:2])
-    def test_a_pair_is_measured_alone(self, entity: Any) -> None:
+    def test_a_quota_of_user_and_client_id_is_not_shared(self, entity: QuotaEntity) -> None:
         quotas = quotas_for({entity: 10.0})
         quotas.produce(ALICE, 1000, 0.0)
         assert quotas.produce(QuotaClient("alice", "other"), 1, 1.0) == 0
@@ -99,7 +99,7 @@ class TestSampledRate:
         assert rate.per_second(0.0) == 2000.0
         assert rate.throttle_ms(1000.0, 0.0) == 10_000
 
-    def test_what_is_older_than_the_windows_is_forgotten(self) -> None:
+    def test_samples_older_than_the_windows_are_dropped(self) -> None:
         rate = SampledRate(WINDOWS, 0.0)
         rate.record(20_000, 0.0)
         assert rate.per_second(WINDOW_MS - 1) > 0
@@ -109,11 +109,11 @@ class TestSampledRate:
         st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 100_000)), min_size=1, max_size=60),
         st.integers(100, 1_000_000),
     )
-    def test_a_client_that_pauses_as_told_stays_within_its_quota(
-        self, sends: Any, limit: Any
+    def test_a_client_that_honours_the_throttle_time_stays_within_its_quota(
+        self, sends: list[tuple[int, int]], limit: int
     ) -> None:
         """1. it sends, gets a throttle time, pauses for that long, sends; 2. over the whole run it
-        has not sent more than its rate allows, plus what the windows and one request forgive."""
+        has not sent more than its rate allows, plus the burst of the windows and one request."""
         rate = SampledRate(WINDOWS, 0.0)
         now_ms = sent = largest = 0
         for pause_ms, size in sends:
@@ -122,14 +122,17 @@ class TestSampledRate:
             sent += size
             largest = max(largest, size)
             now_ms += rate.throttle_ms(limit, now_ms)
-        allowed = limit * (now_ms / 1000.0 + WINDOWS.burst_seconds) + largest
+        rounded_s = len(sends) / 1000.0  # throttle times are rounded to whole milliseconds
+        allowed = limit * (now_ms / 1000.0 + rounded_s + WINDOWS.burst_seconds) + largest
         assert sent <= allowed + 1
 
     @given(
         st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 1000)), max_size=60),
         st.integers(1, 10_000),
     )
-    def test_what_is_taken_back_leaves_no_trace(self, sends: Any, refused: Any) -> None:
+    def test_a_reverted_record_leaves_no_trace(
+        self, sends: list[tuple[int, int]], refused: int
+    ) -> None:
         """A throttled fetch is recorded, and taken back in the same moment."""
         plain, disturbed = SampledRate(WINDOWS, 0.0), SampledRate(WINDOWS, 0.0)
         now_ms = 0.0
@@ -142,8 +145,8 @@ class TestSampledRate:
         assert disturbed.per_second(now_ms) == pytest.approx(plain.per_second(now_ms))
 
     @given(st.floats(0, 60_000), st.integers(1, 10**9), st.integers(1, 10**6))
-    def test_the_pause_spreads_what_was_sent_over_the_time_that_it_may_take(
-        self, begin_ms: Any, size: Any, limit: Any
+    def test_the_throttle_time_brings_the_rate_down_to_the_limit(
+        self, begin_ms: float, size: int, limit: int
     ) -> None:
         rate = SampledRate(WINDOWS, begin_ms)
         rate.record(size, begin_ms)
@@ -167,7 +170,7 @@ class TestTokenBucket:
         st.floats(0.1, 100),
     )
     def test_strict_use_never_exceeds_burst_rate_and_one_request(
-        self, takes: Any, limit: Any
+        self, takes: list[tuple[int, int]], limit: float
     ) -> None:
         quotas = quotas_for({(("user", "alice"),): limit}, "controller_mutation_rate")
         now_ms = taken = 0
@@ -175,7 +178,7 @@ class TestTokenBucket:
             now_ms += pause_ms
             if quotas.mutate(ALICE, partitions, now_ms, strict=True) == 0:
                 taken += partitions
-        # A pause is rounded to a millisecond, so that a bucket may owe a trifle and count as full.
+        # A pause is rounded to a millisecond, so a nearly full bucket may count as full.
         burst = limit * WINDOWS.burst_seconds
         assert taken <= burst + limit * now_ms / 1000.0 + 50 + limit * 0.001 * len(takes)
 

@@ -31,7 +31,7 @@ from odradek_protocol.client import ApiKey, Struct
 from odradek_protocol.client.errors import AuthenticationError, ClientError, NoBrokerError
 from odradek_protocol.security.sasl_client import unsecured_token
 from odradek_testkit.engines import Server, on_apache
-from odradek_testkit.raw_tls import RawConnection
+from odradek_testkit.stranger import StrangerConnection
 from odradek_testkit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="settings and logs of our broker")
@@ -145,7 +145,7 @@ def provider(directory: Path) -> tuple[rsa.RSAPrivateKey, str]:
 
 
 def signed_with_secret(claims: dict[str, object], secret: str) -> str:
-    """HS256 with the public key as its secret: a verifier that believes the header accepts it."""
+    """HS256 with the public key as its secret, which a verifier that trusts the header accepts."""
 
     def part(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
@@ -230,16 +230,16 @@ def test_unsecured_tokens_only_if_enabled(start_broker: StartBroker) -> None:
 # --- attacks, byte by byte -----------------------------------------------------------------------
 
 
-Connect = Callable[[Server], RawConnection]
+Connect = Callable[[Server], StrangerConnection]
 
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     with ExitStack() as stack:
-        yield lambda broker: stack.enter_context(RawConnection.plain(broker.port))
+        yield lambda broker: stack.enter_context(StrangerConnection.plain(broker.port))
 
 
-def scram_first(raw: RawConnection, message: bytes) -> Struct | None:
+def scram_first(raw: StrangerConnection, message: bytes) -> Struct | None:
     handshake = raw.call(ApiKey.SASL_HANDSHAKE, 1, Struct(mechanism="SCRAM-SHA-256"))
     assert handshake is not None
     assert handshake.error_code == 0

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+
 import pytest
 import scramp
 
-from odradek_broker.metadata.scram import ScramCredential, ScramMechanism, make_credential
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.scram import (
+    ScramCredential,
+    ScramImage,
+    ScramKey,
+    ScramMechanism,
+    make_credential,
+)
+from odradek_broker.security.broker_login import Credentials
 from odradek_broker.security.sasl.mechanism import Done, SaslError
 from odradek_broker.security.sasl.scram import Scram
 from odradek_protocol.security.scram import HASHES, ScramClient
@@ -21,7 +32,8 @@ def server(mechanism: str, nonce: str = "server-nonce") -> Scram:
     def lookup(user: str) -> ScramCredential | None:
         return made if user == USER else None
 
-    return Scram(mechanism, lookup, nonce, b"s" * 32)
+    image = MetadataImage(scram=ScramImage({ScramKey(number, USER): made}))
+    return Scram(mechanism, lookup, nonce, partial(Credentials(lambda: image).decoy, number))
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
@@ -34,7 +46,7 @@ def test_a_client_of_scramp_logs_in(mechanism: str) -> None:
     done = conversation.step(client.get_client_final().encode(), 0)
     assert isinstance(done, Done)
     assert done.user == USER
-    client.set_server_final(done.token.decode())  # raises unless the server proved itself
+    client.set_server_final(done.token.decode())  # raises if the server's proof is wrong
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
@@ -68,3 +80,25 @@ def test_an_unknown_user_fails_at_the_proof_only() -> None:
     assert isinstance(first, bytes)
     with pytest.raises(SaslError, match="invalid credentials"):
         conversation.step(client.final(first), 0)
+
+
+def test_unknown_users_look_like_the_known_ones() -> None:
+    """Salt and iterations tell nothing: a stranger sees what some user has, always the same."""
+    number = ScramMechanism.SCRAM_SHA_512
+    known = {
+        ScramKey(number, f"user-{n}"): make_credential(number, PASSWORD, b"s" * (20 + n), 4096 + n)
+        for n in range(3)
+    }
+    other = make_credential(ScramMechanism.SCRAM_SHA_256, PASSWORD, b"s" * 16, 5000)
+    known[ScramKey(ScramMechanism.SCRAM_SHA_256, "user-0")] = other
+    image = MetadataImage(scram=ScramImage(known))
+    credentials = Credentials(lambda: image)
+    seen = Counter[tuple[int, int]]()
+    for n in range(200):
+        made = credentials.decoy(number, f"ghost-{n}")
+        assert made == credentials.decoy(number, f"ghost-{n}")
+        seen[len(made.salt), made.iterations] += 1
+    assert seen.keys() == {(20, 4096), (21, 4097), (22, 4098)}
+    assert len({credentials.decoy(number, f"ghost-{n}").salt for n in range(200)}) == 200
+    image = MetadataImage()
+    assert credentials.decoy(number, "ghost-0").iterations == 4096

@@ -104,7 +104,7 @@ def test_pem_file_inline_and_pkcs12(authority: Authority) -> None:
         shake_hands(server_context(form.get), client)
 
 
-def test_what_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
+def test_an_unusable_store_is_named_in_the_error(authority: Authority, tmp_path: Path) -> None:
     path = authority.issue("server")
     other_key, _ = parts(authority.issue("other"))
     _, chain = parts(path)

@@ -70,7 +70,46 @@ def test_a_required_certificate_names_the_principal(
     wait_until(lambda: "the client's certificate is not accepted" in broker.log())
 
 
-def test_a_plain_client_on_a_tls_port_is_told_in_the_log(
+def test_clients_of_a_ca_removed_from_trust_are_refused(
+    start_broker: StartBroker, authority: Authority
+) -> None:
+    """1. clients of two CAs are served; 2. the trust store is replaced by one without the second
+    CA; 3. its client is refused, without a restart; the other one is served."""
+    second = Authority.make(authority.directory / "second")
+    trusted = authority.directory / "both.pem"
+    trusted.write_bytes(authority.trusted().read_bytes() + second.trusted().read_bytes())
+    broker = start_broker(
+        listener(
+            "SSL",
+            **tls_settings(authority, authority.issue("server"))
+            | {
+                "ssl.client.auth": "required",
+                "ssl.truststore.location": str(trusted),
+                "odradek.ssl.reload.interval.ms": "50",
+            },
+        )
+    )
+
+    def served(issuer: Authority) -> bool:
+        own = issuer.issue("client", "client.example")
+        properties = trusting(authority)
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(own)}
+        try:
+            with client(broker.bootstrap, properties) as kafka:
+                return bool(kafka.metadata().brokers)
+        except ClientError:
+            return False
+
+    assert served(authority)
+    assert served(second)
+    trusted.write_bytes(authority.trusted().read_bytes())
+    wait_until(lambda: "the new certificate or trust store is used" in broker.log())
+    assert served(authority)
+    assert not served(second)
+    wait_until(lambda: "the client's certificate is not accepted" in broker.log())
+
+
+def test_a_plaintext_client_on_a_tls_port_is_logged(
     start_broker: StartBroker, authority: Authority
 ) -> None:
     broker = start_broker(listener("SSL", **tls_settings(authority, authority.issue("server"))))
@@ -81,7 +120,7 @@ def test_a_plain_client_on_a_tls_port_is_told_in_the_log(
     wait_until(lambda: "a client without TLS on listener SSL" in broker.log())
 
 
-def test_a_tls_client_on_a_plain_port_is_told_in_the_log(start_broker: StartBroker) -> None:
+def test_a_tls_client_on_a_plaintext_port_is_logged(start_broker: StartBroker) -> None:
     broker = start_broker()
     context = ssl.create_default_context()
     with (

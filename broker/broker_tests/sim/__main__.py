@@ -84,7 +84,7 @@ def _hunt_mutants(seeds: range) -> int:
 
 
 def find(mutant: Mutant, seeds: range) -> Outcome | None:
-    """The first run in which the planted bug shows."""
+    """The first run in which the planted bug is found."""
     with mutant.planted():
         for seed in seeds:
             outcome = run_seed(seed)

@@ -1,7 +1,7 @@
 """One run of a cluster whose operator changes ACLs: the cluster's faults, an authorizer per node.
 
-The promises: at any time a node decides as the ACLs in its own image say (a model looks at all of
-them), and after the heal all nodes have the same ACLs.
+The invariants: at any time a node decides according to the ACLs in its own image (compared with a
+model that checks all of them), and after the heal all nodes have the same ACLs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from broker_tests.sim.faults import Fault
 from broker_tests.sim.mutants import Mutant
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError
+from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.model.principal import Principal
 from odradek_broker.security.authorizer import Authorizer, Client
 from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
@@ -26,7 +27,7 @@ OPERATIONS = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclO
 
 
 class AclNode(ClusterNode):
-    """With the authorizer that `wiring.py` gives a broker."""
+    """A node with the authorizer that `wiring.py` gives a broker."""
 
     authorizer: Authorizer
 
@@ -60,9 +61,9 @@ class AclRun(ClusterRun):
     def _change_acls(self) -> None:
         rng = self._acl_rng
         if rng.random() < 0.6:
-            self._ask("create_acls", Struct(creations=[_some_acl(rng) for _ in range(2)]))
+            self.operator.ask("create_acls", Struct(creations=[_some_acl(rng) for _ in range(2)]))
         else:
-            self._ask("delete_acls", Struct(filters=[_filter(rng.choice(NAMES))]))
+            self.operator.ask("delete_acls", Struct(filters=[_filter(rng.choice(NAMES))]))
 
     def _check_decisions(self) -> None:
         rng = self._acl_rng
@@ -128,10 +129,10 @@ def _filter(name: str) -> Struct:
 
 
 def _remembers(_: Authorizer) -> None:
-    """Decisions outlive the ACLs that they were made from."""
+    """Cached decisions are used after the ACLs have changed."""
 
 
-def _adds_only(self: Authorizer, delta: Any) -> None:
+def _adds_only(self: Authorizer, delta: MetadataDelta) -> None:
     """ACLs that were removed stay in force."""
     self._change({acl_id: acl for acl_id, acl in delta.changed_acls.items() if acl is not None})
     self.is_ready = True

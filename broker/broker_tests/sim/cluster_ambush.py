@@ -1,24 +1,24 @@
-"""Directed faults: what a schedule drawn at random meets once in ten thousand seeds.
+"""Directed faults: situations that occur in one of ten thousand random schedules.
 
 A part of the seeds uses these instead of the mixed schedule (`draw_profile`).
 
     ambush     One follower is kept from fetching until the leader has taken it out of the ISR,
-               then let go. It catches up, the leader proposes to take it in again, and at that
-               very moment the trap closes:
+               then it may fetch again. It catches up, and when the leader proposes to add it to
+               the ISR, one of these happens:
 
                death    its disk is replaced and it is back at once, as another incarnation,
                         while the proposal is still on its way
-               late     it is kept from fetching again, and the proposal arrives when its sender
-                        has given it up
-               twice    it is taken in, kept from fetching until it is out of the ISR once more,
+               late     it is kept from fetching again, and the proposal arrives after its sender
+                        has abandoned it
+               twice    it is added, kept from fetching until it is out of the ISR once more,
                         and then a second copy of the first proposal arrives
 
     restless   An operator makes another replica the leader every 30–120 ms; now and then all
-               replication stands still (`stall`), while the controller and the clients do not.
-               So logs part in epochs that the others have never heard of.
+               replication is stopped (`stall`), while controller and clients work. So logs
+               diverge in epochs that other replicas do not have.
 
-Fetches use connections of their own, so a follower can be cut off from its leader and still be
-heard of by the controller: `stalled` is about fetches only.
+Fetches use connections of their own, so a follower can be cut off from its leader while its
+heartbeats reach the controller: `stalled` concerns fetches only.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _draw_stalls(rng: Random, node_ids: Sequence[int], end_ms: int) -> tuple[Fau
 
 
 class Ambusher:
-    """Sets the traps and closes them. `may_lose`: whether that disk can be spared now."""
+    """Starts these faults and carries them out. `may_lose`: whether that disk may be lost now."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Ambusher:
         self._may_lose = may_lose
         self.stalled: set[tuple[int, int]] = set()  # (follower, leader)
         self._traps: dict[int, Kind] = {}
-        self._slow_until_ms: dict[int, int] = {}  # proposals of this leader take their time
+        self._slow_until_ms: dict[int, int] = {}  # proposals of this leader are delayed
 
     def begin(self, fault: Fault) -> None:
         world = self._world

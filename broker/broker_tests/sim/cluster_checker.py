@@ -1,19 +1,19 @@
-"""What must hold in a cluster, checked while it happens.
+"""The invariants of a cluster, checked while it runs.
 
-The checker sees what no broker can: all logs at once, also those of brokers that are down, and
-the metadata as soon as anybody has committed it.
+The checker sees what no broker sees: all logs at once, also those of brokers that are down, and
+the metadata as soon as the first node has committed it.
 
     one leader        a leader epoch of a partition is led in one life of one broker
     epochs            leader and partition epochs of the committed metadata never go back
     leader in ISR     in the committed metadata (`MetadataImage.validate`, after each change)
     log matching      the same offset and epoch, in any two logs ever: the same value, and the
                       same everything before it
-    committed         what is below a high watermark (of a leader, or told to a follower) is the
-                      same in all logs for ever; it has a size, and never loses a record
+    committed         what is below a high watermark (of a leader, or in an answer to a follower) is
+                      the same in all logs for ever, and never loses a record
     replicated        a record is committed only when min.insync.replicas logs hold it (or held
                       it: a disk may have lost it since)
     StrongIsr         every member of the controller's ISR has all that is committed
-    leaders have all  whoever takes leadership of the newest epoch has all that is committed
+    leaders have all  a broker that becomes leader of the newest epoch has all that is committed
     acknowledged      acks=all: it was committed, at that offset, once
     no truncation     below a high watermark
 
@@ -117,7 +117,7 @@ class ClusterChecker:
     # ------------------------------------------------------------ metadata
 
     def metadata(self, delta: MetadataDelta) -> None:
-        """The first one who has it committed."""
+        """The first node on which it is committed."""
         self.image = delta.after
         try:
             self.image.validate()
@@ -192,7 +192,7 @@ class ClusterChecker:
             self.fail(f"{node_id}.{life} leads {name} in {epoch}, as {known} did")
 
     def acked(self, name: TopicPartition, offset: Offset, value: int) -> None:
-        """A client was told that acks=all is done."""
+        """A client got the acknowledgement of acks=all."""
         self.acknowledged += 1
         committed = self.committed.get(name, [])
         if offset >= len(committed) or committed[offset].value != value:

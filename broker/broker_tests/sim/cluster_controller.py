@@ -15,6 +15,7 @@ from odradek_broker.controller.active import ActiveController, PeriodicTask, Ter
 from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
+from odradek_broker.model.principal import Principal
 from odradek_broker.raft.types import ClientAppend
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -29,7 +30,7 @@ Reply = Callable[[Struct], None]
 
 
 class Records:
-    """What the bytes in the metadata log of all nodes stand for."""
+    """The records, by the number that the metadata logs have in place of their bytes."""
 
     def __init__(self) -> None:
         self._batches: list[Sequence[MetadataRecord]] = []
@@ -62,6 +63,7 @@ class SimController:
             node.settings,
             node.controller_rng,
             CLUSTER_ID,
+            wall_ms=lambda: node.world.now_ms,
         )
         node.world.record(f"{node.node_id} is the controller in {epoch}")
         active = self.active
@@ -114,20 +116,22 @@ class SimController:
 
     # ------------------------------------------------------------ requests
 
-    def handle(self, kind: str, request: Struct, reply: Reply) -> None:
+    def handle(
+        self, kind: str, request: Struct, reply: Reply, client: Principal | None = None
+    ) -> None:
         node = self._node
         active = self.active
         if active is None:
             reply(Struct(error_code=ErrorCode.not_controller))
             return
         try:
-            result = self._decide(active, kind, request)
+            result = self._decide(active, kind, request, client)
             if result.records:
                 self._append(active, result.records)
         except KafkaError as error:
             reply(Struct(error_code=error.code))
             return
-        # Without own records it may depend on records that will never be committed.
+        # A decision without records may depend on records that will never be committed.
         last_offset = active.latest.offset
         if last_offset <= node.metadata.image.offset:
             reply(result.response)
@@ -135,18 +139,20 @@ class SimController:
         self._waiting.append(_Waiting(last_offset, reply, result.response))
 
     def _decide(
-        self, active: ActiveController, kind: str, request: Struct
+        self, active: ActiveController, kind: str, request: Struct, client: Principal | None
     ) -> ControllerResult[Struct]:
         if kind in ("register_broker", "heartbeat"):
             next_offset = self._node.log_end_offset
             now_ms = self._node.clock.monotonic_ms()
             decided: ControllerResult[Struct] = getattr(active, kind)(request, next_offset, now_ms)
+        elif client is not None:
+            decided = getattr(active, kind)(request, client)
         else:
             decided = getattr(active, kind)(request)
         return decided
 
     def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> None:
-        """A process that was paused for long finds here that it was deposed."""
+        """A controller that was deposed while it was paused notices that here."""
         node = self._node
         if not node.can_append():
             raise KafkaError(ErrorCode.not_controller)

@@ -1,7 +1,7 @@
 """The data disk of a simulated broker: logs that are lists, with a page cache under them.
 
-Stands in for `log.Log` and `log.manager.LogManager` where the production code of partition/
-reaches for them. A log of ten records whose last write is still queued:
+Replaces `log.Log` and `log.manager.LogManager` where the production code of partition/ uses
+them. A log of ten records whose last write is still queued:
 
     entries   0 ············ synced ······ written ·· end       (epoch, value, chain)
               survives all   survives      lost with
@@ -19,13 +19,13 @@ from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.types import AppendInfo
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 
 _CHAIN_PRIME = 1_000_003
@@ -153,7 +153,7 @@ class SimLog:
     # ------------------------------------------------------------ the disk
 
     def crash(self, rng: Random, *, power_loss: bool) -> None:
-        """What was queued is gone; with the power also a part of what was not synced."""
+        """Queued records are gone; with the power also a part of what was not synced."""
         end = self.written_offset
         if power_loss:
             end = rng.randint(self.recovery_point, end)

@@ -29,8 +29,8 @@ from broker_tests.sim.cluster_replication import (
     SimReplication,
 )
 from broker_tests.sim.raft_node import RaftNode, new_uuid
-from broker_tests.sim.world import Address, World
-from odradek_broker.log.errors import LogDirError
+from broker_tests.sim.sim_ports import SimClock, SimScheduler, SimThreads
+from broker_tests.sim.world import Address
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE
@@ -54,9 +54,7 @@ HEARTBEAT_MS = 100
 CALL_TIMEOUT_MS = 200
 RETRY_MS = 40
 CHECKPOINT_MS = 700
-FSYNC_MS_MAX = 15
 LOAD_MS_MAX = 60
-WALL_CLOCK_JUMP_MS = 86_400_000
 
 
 class Call(NamedTuple):
@@ -70,57 +68,6 @@ class Call(NamedTuple):
 class Answer(NamedTuple):
     number: int
     response: Struct
-
-
-class SimClock:
-    """Monotonic time that starts anywhere, wall time that jumps whenever somebody looks."""
-
-    def __init__(self, node: ClusterNode, rng: Random) -> None:
-        self._node = node
-        self._rng = rng
-
-    def monotonic_ms(self) -> float:
-        return self._node.world.now_ms + self._node.clock_skew_ms
-
-    def now_ms(self) -> int:
-        return self._rng.randint(0, WALL_CLOCK_JUMP_MS)
-
-
-class _Handle:
-    def cancel(self) -> None:
-        """Nothing that is cancelled in production is scheduled in the simulation."""
-
-
-class SimScheduler:
-    def __init__(self, world: World, node_id: int) -> None:
-        self._world = world
-        self._node_id = node_id
-
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> _Handle:
-        self._world.after_on(self._node_id, 0, callback, *args)
-        return _Handle()
-
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> _Handle:
-        self._world.after_on(self._node_id, max(1, int(delay * 1000)), callback, *args)
-        return _Handle()
-
-
-class SimThreads:
-    def __init__(self, world: World, node_id: int) -> None:
-        self._world = world
-        self._node_id = node_id
-        self._rng = world.rng(f"fsync-{node_id}")
-
-    def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        def both() -> None:
-            try:
-                job()
-            except LogDirError as error:
-                done(error)
-            else:
-                done(None)
-
-        self._world.after_on(self._node_id, self._rng.randint(0, FSYNC_MS_MAX), both)
 
 
 class ClusterNode(RaftNode):
@@ -187,7 +134,10 @@ class ClusterNode(RaftNode):
             self.scheduler,
             self.threads,
         )
-        self.replication = SimReplication(self)
+        self.replication = self._make_replication()
+
+    def _make_replication(self) -> SimReplication:
+        return SimReplication(self)
 
     def crash(self, rng: Random) -> None:
         super().crash(rng)
@@ -199,7 +149,7 @@ class ClusterNode(RaftNode):
         self.data.crash(rng, power_loss=power_loss)
 
     def lose(self) -> None:
-        """The disk has not what it had: nothing may rely on it before it registers anew."""
+        """The disk has lost data: nothing may rely on it before the broker registers again."""
         broker = self.cluster.image.brokers.get(BrokerId(self.node_id))
         self.cluster.lost[self.node_id] = broker.incarnation_id if broker else None
 
@@ -250,7 +200,7 @@ class ClusterNode(RaftNode):
                 super().failed(target, message, refused)
 
     def disconnected(self, source: int) -> None:
-        """Every broker always waits at the controller for news: who hangs up may be dead."""
+        """The connection of a broker's request to the controller broke: the broker may be dead."""
         super().disconnected(source)
         self.controller.lost_contact(source)
 
@@ -262,7 +212,7 @@ class ClusterNode(RaftNode):
         timeout_ms: int,
         delays_ms: list[int] | None = None,
     ) -> None:
-        """To the controller, wherever it is; `done` hears the answer, or None."""
+        """To the controller, wherever it is; `done` gets the answer, or None."""
         self._call_number += 1
         number = self._call_number
         self._calls[number] = done
@@ -337,7 +287,7 @@ class ClusterNode(RaftNode):
         return self._ready
 
     def _look_for_registration(self) -> None:
-        """The metadata here knows of us: load the logs, then take roles (broker.py)."""
+        """Our registration is in the metadata: load the logs, then take roles (broker.py)."""
         own = self.metadata.image.brokers.get(BrokerId(self.node_id))
         if own is not None and own.epoch == self.broker_epoch and not self._hosting:
             self._hosting = True

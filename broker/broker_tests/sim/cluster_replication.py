@@ -2,7 +2,7 @@
 
 One fetch per partition and message (no sessions: handlers/fetch_session.py and
 replication/session.py are tested on their own). Answers may come late, twice, or after the
-fetch was given up: all of them are given to the follower's state machine, which has to know.
+fetch was abandoned: all are given to the follower's state machine, which has to drop late ones.
 """
 
 from __future__ import annotations
@@ -163,21 +163,21 @@ class SimReplication:
         event: follower_state.Event,
         entries: tuple[Entry, ...] = (),
     ) -> bool:
-        """Give the event and carry out what follows (replication/applying.py); was there any?"""
+        """Carry out the instructions of the event (as replication/applying.py); True if any."""
         node, log = self._node, partition.log
         now_ms = node.clock.monotonic_ms()
         instructions = follower_state.step(following, event, log, now_ms)
         for instruction in instructions:
             match instruction:
                 case follower_state.Append():
-                    log.append_as_follower(entries)
+                    log.append_as_follower(entries)  # type: ignore[arg-type]  # the log of the simulation
                     node.partitions.mark_dirty(partition)
                 case follower_state.MoveHighWatermark(high_watermark):
                     log.high_watermark = high_watermark
                     node.partitions.mark_dirty(partition)
                 case follower_state.Truncate(offset, _):
                     log.truncate_to(offset)
-                case follower_state.TruncateFully(offset):
+                case follower_state.TruncateFully(offset) | follower_state.StartAt(offset):
                     log.truncate_fully_and_start_at(offset)
                 case follower_state.LookUpOffsets(position):
                     self._look_up(partition, following, position)
@@ -194,7 +194,7 @@ class SimReplication:
     # ------------------------------------------------------------ leading
 
     def serve_fetch(self, source: Address, fetch: Fetch) -> None:
-        """What handlers/fetch_follower.py does with a follower's fetch."""
+        """As handlers/fetch_follower.py treats a follower's fetch."""
         position = fetch.position
         try:
             answer, entries = self._read(fetch)
@@ -208,7 +208,7 @@ class SimReplication:
             raise KafkaError(self._node.partitions.why_missing(*fetch.name))
         partition.led_here(position.leader_epoch)
         log = partition.log
-        diverging = fetch_records.divergence(partition, position)
+        diverging = fetch_records.divergence(partition, position)  # type: ignore[arg-type]  # same fields
         entries: tuple[Entry, ...] = ()
         if diverging is None:
             if position.fetch_offset > log.log_end_offset:

@@ -5,11 +5,11 @@
     + LIVE_MS   at the latest: every broker serves, every partition has a leader and all its
                 replicas in sync, and their logs are equal; then one more write is acknowledged
 
-Clients reach every broker always (also one that is cut off from the others: a leader that was
-replaced and does not know is the interesting one). They write to whoever believes to lead, most
-with acks=all, and send again what was not acknowledged.
+Clients always reach every broker, also one that is cut off from the others, because a leader that
+does not know that it was replaced is the most dangerous one. They write to any broker that believes
+that it leads, mostly with acks=all, and send again what was not acknowledged.
 
-What is promised, and so what may happen to disks:
+The guarantees, and so the faults of disks that are allowed:
 
     kill -9        loses what was not handed to the kernel. Any number of brokers at any time.
     power loss     loses what was not synced. Of one broker at a time, while another holds all
@@ -22,50 +22,52 @@ Seeds with min.insync.replicas=1 promise nothing for a disk that loses something
 
 from __future__ import annotations
 
-import logging
 import traceback
+from collections import Counter
 from collections.abc import (
     Callable,
     Iterator,
-    Sequence,
 )
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 from broker_tests.controller.support import create, new_topic
-from broker_tests.sim.cluster_ambush import AMBUSHES, Ambusher, draw_profile
+from broker_tests.sim import cluster_coverage
+from broker_tests.sim.cluster_ambush import Ambusher, draw_profile
 from broker_tests.sim.cluster_checker import ClusterChecker
 from broker_tests.sim.cluster_controller import Records
+from broker_tests.sim.cluster_injector import ClusterInjector
 from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.cluster_node import HEARTBEAT_MS, ClusterNode
-from broker_tests.sim.cluster_security import disagreement, random_change
-from broker_tests.sim.faults import Fault, Injector, Kind, shrink
+from broker_tests.sim.cluster_operator import SimOperator
+from broker_tests.sim.cluster_security import (
+    CHECK_INTERVAL_MS,
+    TOKEN_SETTINGS,
+    disagreement,
+    kept_too_long,
+)
+from broker_tests.sim.cluster_violations import errors_are_violations
+from broker_tests.sim.faults import Fault
 from broker_tests.sim.network import Weather
+from broker_tests.sim.outcome import RunOutcome
 from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError, World
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.partition import leader_state
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from odradek_protocol.messages.struct import Struct
 
 FORM_MS = 4_000  # a cluster forms and has its topic within this time
 FAULTS_MS = 5_000
 LIVE_MS = 8_000
 QUORUM = 3
-REPLICATION = 3
 TOPIC = ClusterNode.topic
 RETRY_WRITE_MS = 300
-# Times are about a tenth of production's; so is how long a lost proposal may still be about.
-LOST_PROPOSAL_MS = 5_000.0
 SETTINGS = {
     "broker.session.timeout.ms": "500",
     "broker.heartbeat.interval.ms": str(HEARTBEAT_MS),
@@ -73,59 +75,20 @@ SETTINGS = {
     "replica.fetch.backoff.ms": "100",
     "unclean.leader.election.interval.ms": "1000",
     "leader.imbalance.check.interval.seconds": "2",
+    **TOKEN_SETTINGS,
 }
-PREFERRED = 0
-
-
-class ClusterInjector(Injector):
-    """Spares a cluster in which a disk has just lost something: see the module."""
-
-    cluster: ClusterChecker
-    ambusher: Ambusher
-    crashes_all = False  # right now
-
-    def crash_point(self, node_id: int, *, critical: bool = False) -> None:
-        if self.others_may_die(node_id):
-            super().crash_point(node_id, critical=critical)
-
-    def others_may_die(self, node_id: int) -> bool:
-        return all(lost == node_id for lost in self.cluster.lost)
-
-    def heal(self) -> None:
-        self.ambusher.heal()
-        super().heal()
-
-    def _begin(self, fault: Fault) -> None:
-        if fault.kind in (Kind.STALL, *AMBUSHES):
-            self.ambusher.begin(fault)
-            return
-        leader = self._leader() if fault.chases_leader else None
-        if leader is not None:
-            fault = replace(fault, nodes=(leader,), chases_leader=False)
-        deadly = fault.kind in (Kind.CRASH, Kind.CRASH_ALL, Kind.WIPE)
-        if deadly and self.cluster.lost and fault.nodes != tuple(self.cluster.lost):
-            return
-        self.crashes_all = fault.kind is Kind.CRASH_ALL
-        super()._begin(fault)
-        self.crashes_all = False
 
 
 @dataclass
-class Outcome:
-    seed: int | str
-    failure: str | None = None
-    trace_hash: str = ""
-    trace: list[str] = field(default_factory=list)
-    faults: tuple[Fault, ...] = ()
-    events: int = 0
+class Outcome(RunOutcome):
     elections: int = 0
     acknowledged: int = 0
     reads: int = 0
-    healed_in_ms: int = 0
+    met: cluster_coverage.Met = field(default_factory=Counter)  # which fault met which state
 
 
 class Write:
-    """One record on its way, and who waits for its acknowledgement (`AckWaiter`)."""
+    """One record in flight, and the waiter for its acknowledgement (`AckWaiter`)."""
 
     def __init__(self, run: ClusterRun, name: TopicPartition, value: int, acks_all: bool) -> None:
         self.run = run
@@ -188,17 +151,19 @@ class ClusterRun:
         self._settings = Settings(SETTINGS)
         self._add_nodes(node_ids)
         self._load_rng = self.world.rng("load")
-        self._operator_rng = self.world.rng("operator")
-        self._security_rng = self.world.rng("security")
-        self._changes_security = self._security_rng.random() < 0.2
-        self._operates = rng.random() < 0.6
+        self.operator = SimOperator(
+            self.world, self.nodes, self.cluster, TOPIC, self._data_registrations
+        )
+        self.operator.acts = rng.random() < 0.6
         self._pauses = self.world.rng("pauses").random() < 0.3
         self._newest_epochs: dict[TopicPartition, LeaderEpoch] = {}
         self._values = 0
+        self._met: cluster_coverage.Met = Counter()
+        self._fault_ends_ms: list[float] = []
         self._loaded = True
         self._unacknowledged: list[Write] = []
         self._reads: dict[tuple[int, TopicPartition], Offset] = {}
-        drawn, self._restless = draw_profile(self.world.rng("faults"), node_ids, FAULTS_MS)
+        drawn, self.operator.restless = draw_profile(self.world.rng("faults"), node_ids, FAULTS_MS)
         self.faults = drawn if faults is None else faults
 
     def _make_world(self, seed: int | str, keep_trace: bool) -> World:
@@ -217,7 +182,6 @@ class ClusterRun:
                 peers=node_ids,
                 checker=self.raft,
                 injector=self.injector,
-                fetch_bytes_max=10_000,
                 cluster=self.cluster,
                 records=self._records,
                 settings=self._settings,
@@ -236,7 +200,7 @@ class ClusterRun:
         return self.loses_power and not self.injector.crashes_all and self.may_lose(node_id)
 
     def may_lose(self, node_id: int) -> bool:
-        """Whether the cluster promises to get over it."""
+        """Whether the cluster must recover from it."""
         if self.min_isr < 2 or any(lost != node_id for lost in self.cluster.lost):
             return False
         image = self.cluster.image
@@ -259,7 +223,7 @@ class ClusterRun:
         )
 
     def _leader_id(self) -> int | None:
-        """Of the quorum or of a partition: both are worth chasing."""
+        """Of the quorum or of a partition: faults may hit either."""
         controllers = [i for i, node in self.nodes.items() if node.is_leader]
         leaders = [p.leader for p in self._registrations() if p.leader >= 0]
         candidates = controllers if self._target_rng.random() < 0.3 else leaders
@@ -269,12 +233,16 @@ class ClusterRun:
         topic = self.cluster.image.topics.get(TOPIC)
         return list(topic.partitions.values()) if topic else []
 
+    def _data_registrations(self) -> list[PartitionRegistration]:
+        """Without internal topics, which come after the data."""
+        return self._registrations()[: self.partition_count]
+
     # ------------------------------------------------------------ phases
 
     def run(self) -> Outcome:
         outcome = Outcome(self.world.seed, faults=self.faults)
         try:
-            with _errors_are_violations(self.cluster, self.is_expected):
+            with errors_are_violations(self.cluster, self.is_expected):
                 self._run_phases(outcome)
         except (SimulationError, RaftError) as error:
             outcome.failure = f"{type(error).__name__}: {error}"
@@ -288,6 +256,7 @@ class ClusterRun:
         outcome.elections = self.cluster.elections
         outcome.acknowledged = self.cluster.acknowledged
         outcome.reads = self.cluster.reads
+        outcome.met = self._met
         return outcome
 
     def is_expected(self, error: str) -> bool:
@@ -301,18 +270,35 @@ class ClusterRun:
         self._pass_until(FORM_MS, self._unformed, "forming")
         started_ms = world.now_ms
         for fault in self.faults:
-            world.at(started_ms + fault.at_ms, self.injector._begin, fault)
+            world.at(started_ms + fault.at_ms, self._begin_fault, fault)
         world.after(1, self._produce)
         world.after(20, self._consume)
-        world.after(300, self._operate)
-        world.after(300, self._change_security)
+        self.operator.start(300)
         self._pass(self.faults_ms)
         self._loaded = False
+        self.operator.stop()
         self.injector.heal()
         healed_ms = world.now_ms
         self._pass_until(LIVE_MS, self._unsettled, "after the faults")
         self._last_writes()
+        if self.operator.changes_security:
+            self._pass(2 * CHECK_INTERVAL_MS)
+            if wrong := kept_too_long(self.cluster.image, world.now_ms):
+                raise SimulationError(wrong)
         outcome.healed_in_ms = world.now_ms - healed_ms
+
+    def _begin_fault(self, fault: Fault) -> None:
+        now_ms = self.world.now_ms
+        under_way = sum(end_ms > now_ms for end_ms in self._fault_ends_ms)
+        cluster_coverage.note(self._met, self, fault, under_way)
+        self._fault_ends_ms.append(now_ms + fault.duration_ms)
+        self.injector._begin(fault)
+
+    def partition_names(self) -> Iterator[TopicPartition]:
+        """Of the topic under test, as far as it exists."""
+        topic = self.cluster.image.topics.get(TOPIC)
+        for index in topic.partitions if topic else ():
+            yield TopicPartition(TOPIC, index)
 
     def _pass(self, ms: int) -> None:
         cluster = self.cluster
@@ -329,7 +315,7 @@ class ClusterRun:
         raise SimulationError(f"{when}: not within {within_ms} ms: {missing()}")
 
     def newest_leader(self, name: TopicPartition) -> ClusterNode | None:
-        """Whoever leads in the newest epoch; clients do not go back to one that was replaced."""
+        """The leader of the newest epoch; clients do not go back to one that was replaced."""
         found: ClusterNode | None = None
         for node_id, node in self.nodes.items():
             if not self.world.hosts[node_id].up or not node.serves:
@@ -343,7 +329,7 @@ class ClusterRun:
         return found
 
     def _all_get_on(self, within_ms: int, done: Callable[[], list[int]], wrong: str) -> None:
-        """After the heal: each of the clients gets something done."""
+        """After the heal: each of the clients is served again."""
         before = done()
         for _ in range(within_ms // 200):
             self._pass(200)
@@ -356,17 +342,16 @@ class ClusterRun:
         if len(image.usable_brokers()) < len(self.nodes):
             return "brokers"
         if TOPIC not in image.topics:
-            ids = list(self.nodes)
-            assignments = {
-                index: self._operator_rng.sample(ids, REPLICATION)
-                for index in range(self.partition_count)
-            }
-            configs: dict[str, str | None] = {"min.insync.replicas": str(self.min_isr)}
-            if self.durable:
-                configs["flush.messages"] = "1"
-            self._ask("create_topics", create(new_topic(TOPIC, 0, 0, assignments, configs)))
+            self._ask_for_topic(TOPIC, self.partition_count)
             return "topic"
         return None
+
+    def _ask_for_topic(self, name: str, partitions: int, **more: str) -> None:
+        assignments = {index: self.operator.draw_replicas() for index in range(partitions)}
+        configs: dict[str, str | None] = {"min.insync.replicas": str(self.min_isr), **more}
+        if self.durable:
+            configs["flush.messages"] = "1"
+        self.operator.ask("create_topics", create(new_topic(name, 0, 0, assignments, configs)))
 
     # ------------------------------------------------------------ heal
 
@@ -398,7 +383,7 @@ class ClusterRun:
         return None
 
     def _last_writes(self) -> None:
-        """Everybody has the same, and what comes now is acknowledged at once."""
+        """All replicas are equal, and new writes are acknowledged at once."""
         for name, committed in self.cluster.committed.items():
             registration = self.cluster.image.topics[TOPIC].partitions[name.partition]
             for replica in registration.replicas:
@@ -429,7 +414,7 @@ class ClusterRun:
             write = self._write(name, rng.random() < 0.8)
             if write.acks_all:
                 self._unacknowledged.append(write)
-        # Sometimes nobody writes: then those who are behind look as if they were not.
+        # Sometimes there are no writes, so that lagging followers look as if they were in sync.
         idle = self._pauses and rng.random() < 0.03
         self.world.after(rng.randint(100, 900) if idle else rng.randint(1, 30), self._produce)
 
@@ -475,113 +460,6 @@ class ClusterRun:
         self.cluster.read(name, at, entries)
         self._reads[consumer, name] = at + len(entries)
 
-    # ------------------------------------------------------------ operator
-
-    def _operate(self) -> None:
-        if not self._loaded:
-            return
-        rng = self._operator_rng
-        if self._restless:
-            self._flip()
-            self.world.after(rng.randint(30, 120), self._operate)
-            return
-        if self._operates:
-            action = rng.choice((self._stop_somebody, self._elect_preferred, self._reassign))
-            action()
-        self.world.after(rng.randint(100, 1200), self._operate)
-
-    def _change_security(self) -> None:
-        if self._loaded and self._changes_security:
-            self._ask(*random_change(self._security_rng))
-            self.world.after(self._security_rng.randint(50, 400), self._change_security)
-
-    def _flip(self) -> None:
-        """Another replica becomes the preferred leader, and the leader."""
-        rng = self._operator_rng
-        index = rng.randrange(self.partition_count)
-        registration = self._registrations()[index]
-        replicas = list(registration.replicas)
-        first = rng.choice([r for r in registration.isr if r != registration.leader] or replicas)
-        replicas.sort(key=lambda replica: replica != first)
-        self._ask("alter_partition_reassignments", self._move(index, replicas))
-        self._elect_preferred()
-
-    def _stop_somebody(self) -> None:
-        node = self._operator_rng.choice(list(self.nodes.values()))
-        if self.world.hosts[node.node_id].up and not self.cluster.lost:
-            self.world.record(f"operator stops {node.node_id}")
-            self.world.after_on(node.node_id, 0, node.shut_down)
-
-    def _elect_preferred(self) -> None:
-        self._ask("elect_leaders", Struct(election_type=PREFERRED, topic_partitions=None))
-
-    def _reassign(self) -> None:
-        rng = self._operator_rng
-        index = rng.randrange(self.partition_count)
-        replicas = rng.sample(list(self.nodes), REPLICATION)
-        self._ask("alter_partition_reassignments", self._move(index, replicas))
-
-    def _move(self, index: int, replicas: Sequence[int], topic: str = TOPIC) -> Struct:
-        asked = Struct(partition_index=index, replicas=replicas)
-        return Struct(
-            allow_replication_factor_change=True,
-            topics=[Struct(name=topic, partitions=[asked])],
-        )
-
-    def _ask(self, kind: str, request: Struct) -> None:
-        """An operator's request, to whoever believes to be the controller."""
-        for node in self.nodes.values():
-            if self.world.hosts[node.node_id].up and node.controller.active is not None:
-                self.world.record(f"operator {kind} {node.node_id}")
-                self.world.after_on(
-                    node.node_id, 0, node.controller.handle, kind, request, lambda _: None
-                )
-
-
-class _Violations(logging.Handler):
-    """What production code says at level ERROR must not happen in a simulation."""
-
-    def __init__(self, cluster: ClusterChecker, is_expected: Callable[[str], bool]) -> None:
-        super().__init__(logging.ERROR)
-        self._cluster = cluster
-        self._is_expected = is_expected
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if self._is_expected(text):
-            return
-        if record.exc_info and record.exc_info[1] is not None:
-            text += ": " + "".join(traceback.format_exception(record.exc_info[1])[-3:])
-        self._cluster.fail(text)
-
-
-@contextmanager
-def _errors_are_violations(
-    cluster: ClusterChecker, is_expected: Callable[[str], bool]
-) -> Iterator[None]:
-    logger = logging.getLogger("odradek_broker")
-    handler = _Violations(cluster, is_expected)
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
-    try:
-        with mock.patch.object(leader_state, "LOST_PROPOSAL_MS", LOST_PROPOSAL_MS):
-            yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
-
 
 def run_seed(seed: int | str, *, keep_trace: bool = False) -> Outcome:
     return ClusterRun(seed, keep_trace=keep_trace).run()
-
-
-def shrink_seed(outcome: Outcome) -> tuple[Fault, ...]:
-    """The fewest faults of a failed run with which its seed still fails."""
-
-    def fails(faults: tuple[Fault, ...]) -> bool:
-        return ClusterRun(outcome.seed, faults=faults).run().failure is not None
-
-    return shrink(outcome.faults, fails)

@@ -41,7 +41,7 @@ class ProductionDisk:
         return self.manager.logs if self.manager is not None else {}
 
     def crash(self, rng: Random, *, power_loss: bool) -> None:
-        """What was queued in the process is gone; with the power also what was not synced."""
+        """Records queued in the process are gone; with the power also what was not synced."""
         self.manager = None
         if power_loss:
             self._disk.crash(rng)

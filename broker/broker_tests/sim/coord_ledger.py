@@ -1,15 +1,15 @@
-"""A ledger: the smallest coordinator there can be, to test what all coordinators stand on.
+"""A ledger: the smallest possible coordinator, to test the code that all coordinators share.
 
-A key has a count. `add` is accepted only by whoever knows the count; `look` tells it. Each key has
+A key has a count. `add` is accepted only with the right count; `look` returns it. Each key has
 one client, which does one thing at a time, so what it must see is simple:
 
-    what was answered stays     a count that was told (after add or look) never goes back
-    nothing from nowhere        a count is at most what was asked for, answered or not
+    answers are durable         a count that was returned (by add or look) never goes back
+    nothing is invented         a count is at most the number of requests, answered or not
     parked and timers           `wait` is parked until the next add or until its time is over; its
                                 answer is a count as well
 
-So an answer before the commit, a shard that was loaded in part, a zombie that goes on deciding, and
-a record that is replayed twice all show.
+So an answer before the commit, a shard that was loaded in part, a deposed coordinator that still
+decides, and a record that is replayed twice are all found.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LedgerShard:
         return self._timers.next_deadline_ms()
 
     def expire(self, now: Moment) -> CoordinatorResult[None]:
-        """Whoever has waited for long enough hears the count; that is an entry too."""
+        """Requests that have waited long enough get the count; that is an entry too."""
         answers: list[tuple[DeferredResponse, int]] = []
         records = []
         while (key := self._timers.pop_due(now.monotonic_ms)) is not None:
@@ -108,7 +108,7 @@ class LedgerShard:
 
 
 class LedgerChecker:
-    """What the client of each key has asked for and was told."""
+    """The requests and answers of the client of each key."""
 
     def __init__(self) -> None:
         self.asked: dict[str, int] = {}  # entries that there may be, at most
@@ -119,11 +119,11 @@ class LedgerChecker:
         self.asked[key] = self.asked.get(key, 0) + 1
 
     def hears(self, key: str, count: int, how: str) -> str | None:
-        """What is wrong with it, if anything is."""
+        """The violation, if there is one."""
         self.answers += 1
         least, most = self.told.get(key, 0), self.asked.get(key, 0)
         if count < least:
-            return f"{key}: {how} tells of {count}, after {least} was told"
+            return f"{key}: {how} returned {count} after {least}"
         if count > most:
             return f"{key}: {how} tells of {count}, and only {most} were asked for"
         self.told[key] = count

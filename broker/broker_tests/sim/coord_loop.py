@@ -47,6 +47,8 @@ class _Handle:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
+    """Has only the methods that the broker calls; make it with `sim_loop`."""
+
     def __init__(self, world: World, node_id: int, rng: Random) -> None:
         self._world = world
         self._node_id = node_id
@@ -65,7 +67,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+        self, callback: Callable[..., Any], *args: object, context: Context | None = None
     ) -> _Handle:
         return self._schedule(0, callback, args)
 
@@ -73,7 +75,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self,
         delay: float,
         callback: Callable[..., Any],
-        *args: Any,
+        *args: object,
         context: Context | None = None,
     ) -> _Handle:
         return self._schedule(max(0, round(delay * 1000)), callback, args)
@@ -82,7 +84,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self,
         when: float,
         callback: Callable[..., Any],
-        *args: Any,
+        *args: object,
         context: Context | None = None,
     ) -> _Handle:
         return self.call_later(when - self.time(), callback, *args)
@@ -91,15 +93,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
-        self, coro: Coroutine[Any, Any, T], **_: Any
+        self, coro: Coroutine[Any, Any, T], **_: object
     ) -> asyncio.Task[T]:
         task = asyncio.Task(coro, loop=self)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.append(task)
         return task
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Any, func: Callable[..., T], *args: Any
+    def run_in_executor(
+        self, executor: object, func: Callable[..., T], *args: object
     ) -> asyncio.Future[T]:
         future = self.create_future()
 
@@ -115,7 +117,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Futures whose error nobody fetched because their host died."""
+        """Futures whose error was not fetched because their host died."""
 
     def get_debug(self) -> bool:
         return False
@@ -125,3 +127,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def is_closed(self) -> bool:
         return False
+
+
+def sim_loop(world: World, node_id: int, rng: Random) -> SimLoop:
+    return SimLoop(world, node_id, rng)  # type: ignore[abstract]

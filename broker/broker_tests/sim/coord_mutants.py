@@ -8,12 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from broker_tests.sim.mutants import Mutant
-from odradek_broker.coordinator.host import ShardHost
+from odradek_broker.coordinator.host import Reply, ShardHost
+from odradek_broker.coordinator.result import CoordinatorResult, Moment, Producer
 from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.partition.partition import Partition
 
 
 def _answers_at_once(
-    host: ShardHost[Any], result: Any, reply: Any, now: Any, producer: Any = None
+    host: ShardHost[Any],
+    result: CoordinatorResult[Any],
+    reply: Reply | None,
+    now: Moment,
+    producer: Producer | None = None,
 ) -> bool:
     """Acknowledged when appended, not when committed."""
     waits = _SETTLE(host, result, reply, now, producer)
@@ -27,7 +33,11 @@ _SETTLE = ShardHost.settle
 
 
 def _reads_do_not_wait(
-    host: ShardHost[Any], result: Any, reply: Any, now: Any, producer: Any = None
+    host: ShardHost[Any],
+    result: CoordinatorResult[Any],
+    reply: Reply | None,
+    now: Moment,
+    producer: Producer | None = None,
 ) -> bool:
     """A decision without records is answered with what may still be lost."""
     if not result.records and not result.answers and reply is not None:
@@ -39,7 +49,7 @@ def _reads_do_not_wait(
     return _SETTLE(host, result, reply, now, producer)
 
 
-def _stays_loaded(coordinator: CoordinatorService[Any], partition: Any) -> None:
+def _stays_loaded(coordinator: CoordinatorService[Any], partition: Partition) -> None:
     """The state is kept while another broker leads, and used again afterwards."""
     led = coordinator._led.get(partition.topic_partition.partition)
     if partition.leading is None and led is not None:
@@ -55,7 +65,7 @@ _ROLE_CHANGED = CoordinatorService._role_changed
 
 
 async def _loads_what_is_committed(coordinator: CoordinatorService[Any], led: Any) -> None:
-    """What is past the high watermark is left out, although it will be committed."""
+    """Records past the high watermark are left out, although it will be committed."""
     log = led.partition.log
 
     class Cut:

@@ -1,7 +1,7 @@
 """A simulated broker with production logs, and the production `CoordinatorService` on them.
 
 As `cluster_node.py`, but segments instead of lists, and an event loop (`coord_loop.py`) in which
-the coordinator's tasks run. So loading, the timers and who is told what are the production code.
+the coordinator's tasks run. So loading, timers and answers are the production code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker_tests.sim.cluster_controller import CLUSTER_ID
 from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_replication import Fetch, SimReplication
 from broker_tests.sim.coord_disk import ProductionDisk
-from broker_tests.sim.coord_loop import SimLoop
+from broker_tests.sim.coord_loop import SimLoop, sim_loop
 from odradek_broker.handlers import fetch_records
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.partition import follower_state, leader_events
@@ -42,7 +42,7 @@ class CoordReplication(SimReplication):
         partition.led_here(position.leader_epoch)
         log = partition.log
         diverging = fetch_records.divergence(partition, position)  # type: ignore[arg-type]
-        records, records_end = b"", None
+        records, records_start, records_end = b"", None, None
         if diverging is None:
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
                 raise KafkaError(ErrorCode.offset_out_of_range)
@@ -57,7 +57,7 @@ class CoordReplication(SimReplication):
             found, _ = log.read(position.fetch_offset, FETCH_BYTES, log.written_offset)
             if found is not None:
                 data = cast(File, found.file).pread(found.length, found.position)
-                whole, records_end = whole_batches(
+                whole, records_start, records_end = whole_batches(
                     memoryview(data), position.last_fetched_epoch, position.leader_epoch
                 )
                 records = bytes(whole)
@@ -67,6 +67,7 @@ class CoordReplication(SimReplication):
             log_start_offset=log.log_start_offset,
             diverging=diverging,
             records_end=records_end,
+            records_start=records_start,
         )
         return answer, records
 
@@ -103,7 +104,7 @@ class CoordNode(ClusterNode):
 
     def _make_partitions(self) -> None:
         rng = Random(self._broker_rng.getrandbits(64))
-        self.loop = SimLoop(self.world, self.node_id, rng)
+        self.loop = sim_loop(self.world, self.node_id, rng)
         manager = self.disk_of_data.open(self.clock)
         self.partitions = PartitionService(
             BrokerId(self.node_id),

@@ -1,8 +1,8 @@
 """One run of a cluster with a coordinator: the cluster's faults, and clients of a ledger.
 
 The phases are those of `cluster_run.py`; its topic is the coordinator's internal topic, so faults
-chase its leaders and the operator moves it about. A client finds the coordinator as the metadata
-of the newest leader epoch says, asks, and takes no answer within its patience for "unknown".
+hit its leaders and the operator moves it. A client finds the coordinator as the metadata
+of the newest leader epoch says, asks, and counts a request without an answer as "unknown".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTLE_MS = 4_000
 
 
 class LedgerClient:
-    """Does one thing at a time with its key: add, look, or wait for somebody to add."""
+    """One request at a time for its key: add, look, or wait for the next add."""
 
     def __init__(self, run: CoordRun, key: str) -> None:
         self.run = run
@@ -40,7 +40,7 @@ class LedgerClient:
         self.done = 0
         self._known = 0
         self._rng = run.world.rng(f"client-{key}")
-        self._number = 0  # of what is under way; an answer to something older is not heard
+        self._number = 0  # of the request in flight; answers to older requests are dropped
 
     def start(self) -> None:
         self.run.world.after(self._rng.randint(1, 60), self._next)
@@ -75,7 +75,7 @@ class LedgerClient:
         try:
             count = await asked()
         except KafkaError as error:
-            if error.code is ErrorCode.unknown_member_id:  # somebody was told of another count
+            if error.code is ErrorCode.unknown_member_id:  # the count is another one
                 count, how = int(error.message or 0), "refusal"
         except (SimulationError, AssertionError) as error:
             self.run.cluster.fail(str(error))
@@ -94,7 +94,7 @@ class LedgerClient:
             self._known = count
             self.done += 1
         elif count is not None:
-            self._known = count  # decided by what may still be lost: no promise
+            self._known = count  # decided from records that may still be lost: no guarantee
         self.run.world.after(self._rng.randint(1, 40), self._next)
         self._number += 1
 
@@ -174,7 +174,7 @@ class CoordRun(ClusterRun):
         return super()._unsettled()
 
     def _last_writes(self) -> None:
-        """Everybody is served again, and nothing that was told is missing."""
+        """Every client is served again, and no acknowledged count is missing."""
         self.resting = False
         for _ in range(2):  # the first may be the answer to what was asked before
             self._all_get_on(

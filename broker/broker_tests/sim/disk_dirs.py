@@ -1,7 +1,7 @@
 """The log directories of a simulated broker: one or two, each may break or fill up.
 
-Takes the place of `cluster_log.DataDisk`. What is wrong with a directory (`broken`, `level`) is the
-world's; whether a life of the broker has met it (`failure`) is that life's, and ends with it: an
+Takes the place of `cluster_log.DataDisk`. Faults of a directory (`broken`, `level`) belong to the
+world; that a broker has noticed one (`failure`) belongs to one life and ends with it: an
 offline directory is offline until the broker starts again, as with log/log_dir.py.
 
     device breaks     the next write, sync or checkpoint fails with EIO
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
+from broker_tests.manual_clock import ManualClock
 from broker_tests.sim.cluster_log import Entry, LogWatcher, SimDir, SimLog
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.controller.stepping_aside import Level
@@ -26,7 +27,6 @@ from odradek_broker.log.errors import LogDirError, NoRoomError
 from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.types import AppendInfo
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.clock import ManualClock
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 
@@ -54,7 +54,7 @@ class Directory(SimDir):
             raise self.fail(errno.EIO)
 
     def admit(self, *, from_client: bool) -> None:
-        """As log/room.py."""
+        """Decides as log/room.py does."""
         self.check()
         refused = self.level is Level.FULL or (self.level is Level.LOW and from_client)
         if refused and self.keeps_reserve:
@@ -145,7 +145,7 @@ class Directories:
     # ------------------------------------------------------------ lives
 
     def start(self) -> None:
-        """What a process that starts finds."""
+        """The state that a starting process finds."""
         for one in self.dirs:
             one.failure = OSError(errno.EIO, os.strerror(errno.EIO)) if one.broken else None
 
@@ -154,7 +154,7 @@ class Directories:
             log.crash(rng, power_loss=power_loss)
 
     def replace(self, one: Directory, directory_id: UUID) -> None:
-        """By an empty one, while the process is down."""
+        """Replaces the directory by an empty one while the process is down."""
         one.directory_id = directory_id
         one.broken, one.level = False, Level.ENOUGH
         self.clean_epoch = -1

@@ -1,8 +1,8 @@
 """Faults of storage and of starved connections: drawn from a seed, and carried out.
 
-Most seeds (`calm`) have one such fault after the other, and time between them; so it can be said
-within which time the cluster has to have got over each. The rest mixes them with the faults of
-faults.py, where only what must never happen is checked, and that everything heals at last.
+Most seeds (`calm`) have one such fault after the other, and time between them; so the
+time until the cluster has recovered can be checked. The other seeds mix them with the faults of
+faults.py; there only invariants are checked, and that everything heals in the end.
 
     dir-fails           EIO; at the end the device works again or is replaced by an empty one, and
                         the operator restarts the broker unless it has ended itself
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker_tests.sim.cluster_replication import Fetch, ListOffsets
 from broker_tests.sim.disk_dirs import Directory
@@ -62,7 +62,7 @@ def _draw(rng: Random, node_ids: Sequence[int], end_ms: int, settle_ms: int) -> 
 
 
 class Storage(Protocol):
-    """What the faults need of a node."""
+    """The part of a node that faults use."""
 
     node_id: int
 
@@ -128,7 +128,7 @@ class DiskFaults:
                 one.broken, one.level = False, Level.ENOUGH
             node.restart()
 
-    def delay_ms(self, source: int, message: Any) -> int | None:
+    def delay_ms(self, source: int, message: object) -> int | None:
         """How much later a request is read; None is at once, -1 never."""
         starved = self.starved.get(source)
         if starved is None or not _concerns(starved[0], message):
@@ -136,7 +136,7 @@ class DiskFaults:
         return self._rng.randint(*LATE_MS) if starved[1] else -1
 
 
-def _concerns(kind: Kind, message: Any) -> bool:
+def _concerns(kind: Kind, message: object) -> bool:
     heartbeat = getattr(message, "kind", None) == "heartbeat"
     if kind is Kind.STARVE_HEARTBEATS:
         return heartbeat

@@ -7,7 +7,6 @@ Next to each stands a seed that finds it, so that the quick suite need not searc
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 from uuid import UUID
 
 from broker_tests.sim.disk_dirs import Directory
@@ -22,14 +21,14 @@ from odradek_broker.partition.leader_state import Follower, LeaderState
 from odradek_protocol.ids import BrokerId
 
 
-def _nothing(*_: Any, **__: Any) -> None: ...
+def _nothing(*_: object, **__: object) -> None: ...
 
 
-def _always(*_: Any, **__: Any) -> bool:
+def _always(*_: object, **__: object) -> bool:
     return True
 
 
-def _never(*_: Any, **__: Any) -> bool:
+def _never(*_: object, **__: object) -> bool:
     return False
 
 
@@ -50,7 +49,7 @@ _DIRECTORIES_FAILED = directories.directories_failed
 
 
 def _any_follower(state: LeaderState, replica: BrokerId, follower: Follower) -> bool:
-    """Also one that has stopped fetching, and counts as caught up for a while."""
+    """Also a replica that has stopped fetching, which counts as caught up for a while."""
     peers = state.peers
     return replica in peers.eligible and peers.registered.get(replica) == follower.broker_epoch
 

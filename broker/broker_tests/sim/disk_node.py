@@ -24,7 +24,6 @@ from odradek_broker.log.errors import LogDirError, NoRoomError
 from odradek_broker.partition import follower_state, leader_events
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.service import PartitionService
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId, TopicPartition
 from odradek_protocol.messages.struct import Struct
@@ -35,7 +34,7 @@ SUPERVISOR_MS = 200
 
 
 class Stopped(NamedTuple):
-    """What a fetch session says of a partition that is fetched no more (`forgotten_topics`)."""
+    """A fetch session forgets a partition (`forgotten_topics`)."""
 
     name: TopicPartition
     replica_id: int
@@ -149,16 +148,8 @@ class DiskNode(ClusterNode):
         self.world.crash(self.node_id)
         self.world.after(SUPERVISOR_MS, self.world.start, self.node_id)
 
-    def _make_partitions(self) -> None:
-        self.partitions = PartitionService(
-            BrokerId(self.node_id),
-            self.settings,
-            self.data,  # type: ignore[arg-type]
-            self.clock,
-            self.scheduler,
-            self.threads,
-        )
-        self.replication = DiskReplication(self)
+    def _make_replication(self) -> DiskReplication:
+        return DiskReplication(self)
 
     def wipe(self, rng: Random) -> None:
         self.lose()
@@ -245,20 +236,20 @@ class DiskNode(ClusterNode):
         self.data.replace(one, new_uuid(self._broker_rng))
         self.world.after(self._broker_rng.randint(10, 100), self.world.start, self.node_id)
 
-    def handle(self, source: Address, message: Any) -> None:
+    def handle(self, source: Address, message: object) -> None:
         delay_ms = self._faults.delay_ms(source.node_id, message)
         if delay_ms is None:
             self._read(source, message)
         elif delay_ms >= 0:
             self.world.after_on(self.node_id, delay_ms, self._read, source, message)
 
-    def _read(self, source: Address, message: Any) -> None:
+    def _read(self, source: Address, message: object) -> None:
         if not isinstance(message, Stopped):
             super().handle(source, message)
         elif self._hosting:
             assert isinstance(self.replication, DiskReplication)
             self.replication.serve_stopped(message)
 
-    def failed(self, target: int, message: Any, refused: bool) -> None:
+    def failed(self, target: int, message: object, refused: bool) -> None:
         if not isinstance(message, Stopped):
             super().failed(target, message, refused)

@@ -17,8 +17,9 @@ from typing import Any
 from unittest import mock
 
 from broker_tests.sim import cluster_run
+from broker_tests.sim.cluster_injector import ClusterInjector
 from broker_tests.sim.cluster_node import ClusterNode
-from broker_tests.sim.cluster_run import TOPIC, ClusterInjector, ClusterRun, Write
+from broker_tests.sim.cluster_run import TOPIC, ClusterRun, Write
 from broker_tests.sim.disk_faults import DISK_KINDS, STARVING, DiskFaults, draw_disk_profile
 from broker_tests.sim.disk_node import DiskNode
 from broker_tests.sim.faults import Fault
@@ -78,8 +79,8 @@ class DiskRun(ClusterRun):
             self.world.rng("disk-faults"), tuple(self.nodes), FAULTS_MS
         )
         self.faults = drawn if faults is None else faults
-        self._restless = False
-        self._operates = self._operates and not self.calm
+        self.operator.restless = False
+        self.operator.acts = self.operator.acts and not self.calm
         self._watching = False
         self._probes: dict[TopicPartition, Write] = {}
         self._probed_ms: dict[TopicPartition, int] = {}

@@ -1,8 +1,8 @@
 """The schedule of faults: drawn from a seed, applied to any world, shrunk when a run fails.
 
 A fault begins at a time and ends by itself. Which hosts it hits is drawn in advance; whether it
-makes sense at that moment is decided when it begins (a host that is down is not paused), so
-taking a fault out of the schedule leaves the others as they were.
+is applicable is decided when it begins (a host that is down is not paused), so removing a fault
+from the schedule leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Fault:
     kind: Kind
     at_ms: int
     duration_ms: int
-    nodes: tuple[int, ...]  # whom it hits; for a cut: from, to; for a split: one side
-    chases_leader: bool = False  # hits whoever leads when it begins, if anybody does
+    nodes: tuple[int, ...]  # the nodes that it hits; for a cut: from, to; for a split: one side
+    chases_leader: bool = False  # hits the leader at that moment, if there is one
 
     def __str__(self) -> str:
         end_ms = self.at_ms + self.duration_ms
@@ -70,7 +70,7 @@ GAP_MAX_MS = 900  # between the beginnings of two faults
 
 
 def draw_schedule(rng: Random, node_ids: Sequence[int], end_ms: int) -> tuple[Fault, ...]:
-    # A seed uses some of the kinds only: where one kind is everywhere, others have no chance.
+    # A seed uses some of the kinds only, because a frequent kind would hide the others.
     kinds = [kind for kind in MIX if rng.random() < 0.5] or [rng.choice(list(MIX))]
     weights = [MIX[kind][0] for kind in kinds]
     faults = []
@@ -82,7 +82,7 @@ def draw_schedule(rng: Random, node_ids: Sequence[int], end_ms: int) -> tuple[Fa
         nodes = _draw_nodes(rng, kind, node_ids)
         chases_leader = kind in LEADER_KINDS and rng.random() < 0.5
         faults.append(Fault(kind, at_ms, duration_ms, nodes, chases_leader))
-        # Sometimes at once: faults that overlap are the ones nobody thought of.
+        # Sometimes at the same time: designs often miss overlapping faults.
         at_ms += rng.choice((0, rng.randint(1, GAP_MAX_MS), rng.randint(1, GAP_MAX_MS)))
     return tuple(faults)
 
@@ -100,7 +100,7 @@ def _draw_nodes(rng: Random, kind: Kind, node_ids: Sequence[int]) -> tuple[int, 
 class Injector:
     """Applies a schedule to a world.
 
-    `may_wipe(node_id)` says whether that disk can be spared now, `leader()` who leads.
+    `may_wipe(node_id)`: whether that disk may be lost now; `leader()`: the node that leads.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Injector:
             case Kind.PAUSE:
                 world.resume(fault.nodes[0])
             case Kind.ISOLATE | Kind.CUT | Kind.SPLIT:
-                world.network.mend(self._links(fault))
+                world.network.repair(self._links(fault))
             case Kind.STORM:
                 world.network.weather = self._calm
             case Kind.SLOW_DISK:

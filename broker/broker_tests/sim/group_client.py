@@ -1,8 +1,8 @@
-"""Members of a simulated group: they join, get partitions, consume, commit; some of them sleep.
+"""Members of a simulated group: they join, get partitions, consume, commit; some are paused.
 
-What they consume is only counted: partitions 0 to WORK-1 of some topic, each an endless row of
-records. A member that was asleep for longer than its session goes on with what it believes, so
-its next commit is one of an old generation. What the group must promise (`GroupChecker`):
+Records are only counted: partitions 0 to WORK-1 of a topic have any number of them. A member that
+was paused for longer than its session continues with its old generation, in which its next commit
+is sent. The invariants of the group (`GroupChecker`):
 
     exclusive     in one generation a partition has one owner
     fenced        a commit is accepted only if no member had heard of a later generation before
@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from broker_tests.sim.coord_loop import SimLoop
+from broker_tests.sim.client_calls import ClientCalls
+from broker_tests.sim.coord_loop import sim_loop
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.classic_member import Protocol
 from odradek_broker.group.offset_requests import CommitRequest
@@ -28,7 +29,6 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
 if TYPE_CHECKING:
-    from broker_tests.sim.coord_node import CoordNode
     from broker_tests.sim.group_run import GroupRun
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ JOIN_VERSION = 9
 class GroupChecker:
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
-        self.generation = -1  # the newest that a member was told
+        self.generation = -1  # the newest that a member received
         self.commits = self.fetches = 0
         self.consumed = [0] * WORK
         self.committed = [0] * WORK  # acknowledged
@@ -93,7 +93,8 @@ class Member:
         self.checker = run.checker
         self.rounds = 0  # generations in which it had its partitions
         self._rng = run.world.rng(f"member-{number}")
-        self._loop = SimLoop(run.world, host, run.world.rng(f"member-loop-{number}"))
+        self._loop = sim_loop(run.world, host, run.world.rng(f"member-loop-{number}"))
+        self._calls = ClientCalls(run.world, self._loop, self._rng, ANSWER_MS_MAX, LOST_ANSWERS)
         self._id = ""
         self._generation = -1
         self._positions: dict[int, int] = {}
@@ -119,40 +120,18 @@ class Member:
     # ------------------------------------------------------------ requests
 
     async def _ask(self, request: Callable[[GroupService], Awaitable[T]]) -> T:
-        """At the coordinator. MemberError if that does not know what we know, or is not there."""
+        """At the coordinator. MemberError if it has other state than we have, or is unavailable."""
         found = self.run.coordinator()
         if found is None:
             await asyncio.sleep(0.03)
             raise MemberError(ErrorCode.coordinator_not_available)
         node, service = found
-        world, answer = self.run.world, self._loop.create_future()
-
-        async def serve() -> None:
-            result: Any = None
-            error: KafkaError | None = None
-            try:
-                result = await request(service)
-            except KafkaError as refused:
-                error = refused
-            if self._rng.random() > LOST_ANSWERS:
-                world.after(self._rng.randint(0, 6), tell, result, error)
-
-        def tell(result: Any, error: KafkaError | None) -> None:
-            if not answer.done():
-                answer.set_result((result, error))
-
-        def begin(node: CoordNode) -> None:
-            node.loop.create_task(serve())
-
-        world.after_on(node.node_id, self._rng.randint(0, 6), begin, node)
         try:
-            async with asyncio.timeout(ANSWER_MS_MAX / 1000):
-                result, error = await answer
+            return await self._calls.call(node, lambda: request(service))
         except TimeoutError:
             raise MemberError(ErrorCode.request_timed_out) from None
-        if error is not None:
+        except KafkaError as error:
             raise MemberError(error.code) from error
-        return result  # type: ignore[no-any-return]
 
     async def _join(self) -> None:
         def request(service: GroupService) -> Awaitable[Struct]:

@@ -5,8 +5,6 @@ Next to each stands a seed that finds it, so that the quick suite need not searc
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker_tests.sim.coord_mutants import _answers_at_once, _reads_do_not_wait, _stays_loaded
 from broker_tests.sim.mutants import Mutant
 from odradek_broker.coordinator.host import ShardHost
@@ -16,7 +14,7 @@ from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.shard import CLASSIC, GroupKind, GroupShard
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _nothing(*_: object, **__: object) -> None:
     """No generation check at a commit; no record of the group when a coordinator is loaded."""
 
 

@@ -92,7 +92,7 @@ class GroupRun(ClusterRun):
             member.start()
 
     def _consume(self) -> None:
-        """Members do."""
+        """Nothing: the members of the group consume."""
 
     def _unsettled(self) -> str | None:
         self.resting = True

@@ -30,7 +30,7 @@ class _Inode:
         self.modified_ms = 0
 
     def lose_power(self, rng: Random) -> None:
-        """What is found after the crash: the synced bytes and a part of the new ones."""
+        """The content after the crash: the synced bytes and a part of the new ones."""
         new, old = self.data, self.synced
         if bytes(new) != old:
             shorter, longer = sorted((len(old), len(new)))
@@ -111,7 +111,7 @@ class SimDisk:
     # Faults
 
     def crash(self, rng: Random) -> None:
-        """The power fails. All open files of before are dead; open them again."""
+        """The power fails. Files that were open are dead; open them again."""
         if self._names_before:
             states = [*self._names_before, (self._files, self._dirs)]
             self._files, self._dirs = rng.choice(states)
@@ -246,7 +246,7 @@ class SimDisk:
         return 1 << 20
 
     def when_files_run_out(self, release: Callable[[], None]) -> None:
-        """They never do here."""
+        """Ignored: the simulated disk has no limit on open files."""
 
     def lock(self, path: str) -> _SimLock | None:
         self.open(path, create=True)

@@ -18,7 +18,7 @@ Link: TypeAlias = tuple[int, int]  # from, to
 
 @dataclass
 class Weather:
-    """How bad the network is right now."""
+    """The current delays, losses and duplicates of the network."""
 
     latency_min_ms: int = 1
     latency_max_ms: int = 8
@@ -40,7 +40,7 @@ class Network:
     def cut(self, links: Iterable[Link]) -> None:
         self._cuts.update(links)
 
-    def mend(self, links: Iterable[Link]) -> None:
+    def repair(self, links: Iterable[Link]) -> None:
         self._cuts.subtract(links)
 
     def mend_all(self) -> None:

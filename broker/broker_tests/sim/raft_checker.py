@@ -1,4 +1,4 @@
-"""What must hold in a quorum, checked while it happens.
+"""The invariants of a quorum, checked while it runs.
 
 The checker sees everything at once, which no node can: every batch ever appended, every commit,
 the disks of all hosts. Log matching is checked by induction: a batch is known by (base offset,
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
-from broker_tests.sim.raft_disk import MemoryLog
+from broker_tests.sim.raft_disk import MemoryRaftLog
 from broker_tests.sim.raft_node import RaftNode
 from broker_tests.sim.world import SimulationError, World
 from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest, Request
@@ -26,7 +26,7 @@ from odradek_protocol.ids import LeaderEpoch, Offset
 ZOMBIE_SLACK_MS = 50
 
 
-class Known(NamedTuple):
+class KnownBatch(NamedTuple):
     """A batch and what was before it, the first time it was appended anywhere."""
 
     batch: Batch
@@ -42,7 +42,7 @@ class Committed:
 
 @dataclass
 class Watch:
-    """What must not go back on one host."""
+    """Values that must not go back on one host."""
 
     epoch: LeaderEpoch = 0  # not even across restarts
     high_watermark: Offset = 0  # within a life
@@ -58,20 +58,20 @@ class RaftChecker:
         self._index: dict[Offset, int] = {}  # base offset -> index in committed_log
         self._totals: dict[Offset, int] = {0: 0}  # end offset -> checksum
         self._voters: list[VotersAt] = []  # committed ones
-        self._known: dict[tuple[Offset, LeaderEpoch], Known] = {}
+        self._known: dict[tuple[Offset, LeaderEpoch], KnownBatch] = {}
         self._watches: dict[int, Watch] = {}
         self._heard: dict[int, dict[int, int]] = {}  # leader -> voter -> when
         self._in_snapshots: list[VotersAt] = []
         self._votes: dict[tuple[ReplicaKey, LeaderEpoch], ReplicaKey] = {}
         self._voters_seen: dict[int, VoterSet] = {}
-        self._lost_disks: dict[ReplicaKey, MemoryLog] = {}
+        self._lost_disks: dict[ReplicaKey, MemoryRaftLog] = {}
 
     def fail(self, node: RaftNode, what: str) -> NoReturn:
         raise SimulationError(f"at {self._world.now_ms} ms, node {node.node_id}: {what}")
 
     @property
     def end_offset(self) -> Offset:
-        """Of all that was ever committed."""
+        """The end offset of everything that was ever committed."""
         return self.committed_log[-1].batch.end_offset if self.committed_log else 0
 
     # ------------------------------------------------------------ life of a node
@@ -98,7 +98,7 @@ class RaftChecker:
             self._heard[node.node_id][request.replica.id] = self._world.now_ms
 
     def answered(self, node: RaftNode, state: QuorumState, request: Request) -> None:
-        """What a leader believes to be durable on another disk is durable there."""
+        """Batches that a leader counts as durable on another disk are durable there."""
         if state.leadership is None or not isinstance(request, FetchRequest):
             return
         progress = state.leadership.progress.get(request.replica)
@@ -109,7 +109,7 @@ class RaftChecker:
         if not self._log_of(request.replica).durably_has(position):
             self.fail(node, f"believes {position} to be on the disk of {request.replica.id}")
 
-    def _log_of(self, key: ReplicaKey) -> MemoryLog:
+    def _log_of(self, key: ReplicaKey) -> MemoryRaftLog:
         return self._lost_disks.get(key) or self.nodes[key.id].disk.log
 
     def stepped(self, node: RaftNode, state: QuorumState) -> None:
@@ -134,7 +134,7 @@ class RaftChecker:
         self._watches[node.node_id].epoch = state.epoch
 
     def _check_in_touch(self, node: RaftNode, state: QuorumState) -> None:
-        """A leader that no majority has called for long is a zombie: it must have resigned."""
+        """A leader without fetches of a majority for long must have resigned."""
         leadership = state.leadership
         assert leadership is not None
         heard = self._heard[node.node_id]
@@ -180,7 +180,7 @@ class RaftChecker:
         log = node.disk.log
         end = log.end
         for batch in batches:
-            known = self._known.setdefault((batch.base_offset, batch.epoch), Known(batch, end))
+            known = self._known.setdefault((batch.base_offset, batch.epoch), KnownBatch(batch, end))
             if known.batch is not batch and known.batch != batch:
                 self.fail(node, f"another batch at {batch.base_offset} of epoch {batch.epoch}")
             if known.predecessor != end:

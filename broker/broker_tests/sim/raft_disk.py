@@ -34,7 +34,7 @@ class StoredSnapshot:
     data: bytes
 
 
-class MemoryLog:
+class MemoryRaftLog:
     """A `RaftLog` in memory."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class MemoryLog:
         )
 
     def _index(self, offset: Offset) -> int:
-        """Of the batch that begins at `offset`; the length if that is the end."""
+        """The index of the batch that begins at `offset`; the length if that is the end."""
         return bisect_left(self.batches, offset, key=lambda batch: batch.base_offset)
 
     def _set_end(self) -> None:
@@ -142,5 +142,5 @@ class RaftDisk:
     def __init__(self, node_id: int, directory_id: UUID, formatted_with: VoterSet) -> None:
         self.key = ReplicaKey(node_id, directory_id)
         self.formatted_with = formatted_with
-        self.log = MemoryLog()
+        self.log = MemoryRaftLog()
         self.vote: VoteState | None = None

@@ -1,4 +1,4 @@
-"""Drives the quorum state machine on a simulated host: what raft/service.py does for real.
+"""Drives the quorum state machine on a simulated host, as raft/service.py does on a real one.
 
 Its state machine "above" is a running checksum of the committed batches; a snapshot is that
 checksum. So a record that is lost, changed or applied twice shows at once, also through a
@@ -78,7 +78,7 @@ class FromNode(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """Where a reply goes; None for the operator, who does not listen."""
+    """The destination of a reply; None for the operator, which ignores replies."""
 
     address: Address | None
     correlation_id: int
@@ -94,7 +94,6 @@ class RaftNode:
         peers: tuple[int, ...],
         checker: RaftChecker,
         injector: Injector,
-        fetch_bytes_max: int,
     ) -> None:
         self.world = world
         self.node_id = node_id
@@ -102,7 +101,6 @@ class RaftNode:
         self.peers = peers
         self.checker = checker
         self._injector = injector
-        self.fetch_bytes_max = fetch_bytes_max
         self._rng = world.rng(f"node-{node_id}")
         self._disk_rng = world.rng(f"disk-{node_id}")
         directory_id = next(
@@ -119,7 +117,7 @@ class RaftNode:
 
     def start(self) -> None:
         rng = self._rng
-        self.clock_skew_ms = rng.randint(0, 1_000_000)  # monotonic clocks agree on nothing
+        self.clock_skew_ms = rng.randint(0, 1_000_000)  # monotonic clocks of hosts are unrelated
         if rng.random() < 0.2:
             self.port += 1
         self._blocked = False
@@ -167,7 +165,7 @@ class RaftNode:
             self.give(RequestFailed(fetch.correlation_id))
 
     def take_snapshot(self) -> None:
-        """Writes a snapshot of what is applied; drops the log before it."""
+        """Writes a snapshot of the applied state; drops the log before it."""
         state = self.state
         if state is None or self._blocked or self.applied_offset == 0:
             return
@@ -284,7 +282,7 @@ class RaftNode:
             case Reply(ticket, response):
                 self._reply(ticket, response)
             case ReplyWithRecords(ticket, fetched, from_offset):
-                batches = log.read(from_offset, self.fetch_bytes_max)
+                batches = log.read(from_offset, self.config.fetch_bytes_max)
                 self._reply(ticket, replace(fetched, batches=batches))
             case ReplyWithSnapshotChunk(ticket, chunk, max_bytes):
                 stored = log.stored_snapshots[-1]

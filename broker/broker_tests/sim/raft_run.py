@@ -1,4 +1,4 @@
-"""One run of a quorum: cluster, load, faults, heal, and then everybody must agree again.
+"""One run of a quorum: cluster, load, faults, heal, and then all nodes must agree.
 
     0 s         faults, client writes, snapshots, an operator who changes voters
     FAULTS_MS   heal; the load stops, the operator replaces voters whose disk is gone
@@ -18,6 +18,7 @@ from random import Random
 
 from broker_tests.sim.faults import Fault, Injector, draw_schedule, shrink
 from broker_tests.sim.network import Weather
+from broker_tests.sim.outcome import RunOutcome
 from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import RaftNode, Ticket, new_uuid
 from broker_tests.sim.world import SimulationError, World
@@ -34,6 +35,7 @@ FAULTS_MS = 10_000
 LIVE_MS = 6_000
 CALM_MS = 1_500  # the quiet leader is watched this long after the cut follower is back
 CALM_CONFIG = QuorumConfig(
+    fetch_bytes_max=10_000,
     election_timeout_ms=200,
     election_backoff_max_ms=200,
     fetch_timeout_ms=400,
@@ -45,8 +47,8 @@ CALM_CONFIG = QuorumConfig(
 
 
 def hasty_config(latency_max_ms: int) -> QuorumConfig:
-    """So little patience that elections collide: several candidates in one epoch, leaders that
-    live just long enough to write something."""
+    """Timeouts so short that elections collide: several candidates in one epoch, leaders that are
+    replaced after a few writes."""
     return replace(
         CALM_CONFIG,
         election_timeout_ms=2 * latency_max_ms + 5,
@@ -62,16 +64,9 @@ OPERATOR = Ticket(None, 0)
 
 
 @dataclass
-class Outcome:
-    seed: int | str
-    failure: str | None = None
-    trace_hash: str = ""
-    trace: list[str] = field(default_factory=list)
-    faults: tuple[Fault, ...] = ()
-    events: int = 0
+class Outcome(RunOutcome):
     epochs: int = 0
     committed: int = 0
-    healed_in_ms: int = 0
     seen: Counter[str] = field(default_factory=Counter)
 
 
@@ -97,7 +92,7 @@ class RaftRun:
         self._loaded = True
         node_ids = tuple(range(1, setup_rng.choice((3, 3, 4, 5)) + 1))
         self._voters_wanted = setup_rng.choice((1, 3, 3, 3, min(5, len(node_ids))))
-        # A cluster starts with one voter or with all that it wants.
+        # A cluster starts with one voter or with all of them.
         first = node_ids[: setup_rng.choice((1, self._voters_wanted, self._voters_wanted))]
         self._changes_voters = setup_rng.random() < 0.6
         hasty = hasty_config(weather.latency_max_ms)
@@ -108,18 +103,17 @@ class RaftRun:
         self.injector.schedule(self.faults)
 
     def _add_nodes(self, node_ids: tuple[int, ...], first: tuple[int, ...], rng: Random) -> None:
-        fetch_bytes_max = rng.choice(FETCH_BYTES_MAX)
+        config = replace(self.config, fetch_bytes_max=rng.choice(FETCH_BYTES_MAX))
         voters = VoterSet(tuple(Voter(ReplicaKey(i, new_uuid(rng))) for i in first))
         for node_id in node_ids:
             node = RaftNode(
                 self.world,
                 node_id,
-                self.config,
+                config,
                 formatted_with=voters if node_id in first else VoterSet(),
                 peers=node_ids,
                 checker=self.checker,
                 injector=self.injector,
-                fetch_bytes_max=fetch_bytes_max,
             )
             self.checker.nodes[node_id] = node
             self.world.add(node_id, node)
@@ -157,7 +151,7 @@ class RaftRun:
         world.run_until(FAULTS_MS)
         self._loaded = False
         for node in self.nodes.values():
-            node.fetch_bytes_max = FETCH_BYTES_HEALED
+            node.config = replace(node.config, fetch_bytes_max=FETCH_BYTES_HEALED)
         self.injector.heal()
         self._settle("after the faults")
         outcome.healed_in_ms = world.now_ms - FAULTS_MS
@@ -192,7 +186,7 @@ class RaftRun:
         return f"a voter of {leader.voters.keys} is gone" if self._lost_voter(leader) else None
 
     def _cut_off_a_follower(self) -> None:
-        """With pre-vote, whoever comes back from a cut does not depose a healthy leader."""
+        """With pre-vote, a node that was isolated does not depose a healthy leader."""
         world = self.world
         leader = next(state for state in self._states() if state.role is Role.LEADER)
         others = [voter.key.id for voter in leader.other_voters()]
@@ -205,7 +199,7 @@ class RaftRun:
         world.record(f"cut off {follower}")
         world.network.cut(links)
         world.run_until(world.now_ms + 4 * self.config.fetch_timeout_ms)
-        world.network.mend(links)
+        world.network.repair(links)
         world.run_until(world.now_ms + CALM_MS)
         now = self._unsettled()
         if now is not None or leader.role is not Role.LEADER or leader.epoch != epoch:
@@ -218,14 +212,14 @@ class RaftRun:
         return [node.state for node in self.nodes.values() if node.state is not None]
 
     def _leader_id(self) -> int | None:
-        """The one with the highest epoch, if several believe to lead."""
+        """The one with the highest epoch, if several believe that they lead."""
         leaders = [state for state in self._states() if state.role is Role.LEADER]
         return max(leaders, key=lambda state: state.epoch).key.id if leaders else None
 
     # ------------------------------------------------------------ load
 
     def _client_writes(self) -> None:
-        """To one that believes to lead; there can be more than one of those."""
+        """To a node that believes that it leads; there can be more than one."""
         if not self._loaded:
             return
         rng = self._load_rng
@@ -254,7 +248,7 @@ class RaftRun:
     # ------------------------------------------------------------ operator
 
     def _operate(self) -> None:
-        """Replaces lost voters; while there is load, also changes voters for no reason."""
+        """Replaces lost voters; while there is load, also changes voters at random."""
         rng = self._operator_rng
         for node in self.nodes.values():
             if not node.is_leader or node.state is None:

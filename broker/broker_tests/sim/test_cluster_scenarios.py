@@ -1,14 +1,18 @@
-"""Single stories in the simulated cluster, each with many seeds: what must happen, and how soon."""
+"""Scenarios in the simulated cluster, each with many seeds: the result, and its latency."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from broker_tests.sim import scenario_file
+from broker_tests.sim.cluster_main import KINDS
+from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS, FOUND_BY
 from broker_tests.sim.cluster_node import HEARTBEAT_MS
 from broker_tests.sim.cluster_run import SETTINGS, ClusterRun
-from broker_tests.sim.faults import Fault, Kind
+from broker_tests.sim.faults import Fault, Kind, shrink
 from odradek_broker.controller.active import HEARTBEATS_OF_GRACE
 
 SEEDS = range(12)
@@ -20,7 +24,7 @@ def _runs(fault: Fault, *, hits_controller: bool) -> Iterator[ClusterRun]:
     """Clusters in which only this happens, to a partition's leader or to the controller."""
     for seed in SEEDS:
         run = ClusterRun(seed, faults=(fault,), keep_trace=True)
-        run._operates = run._restless = False
+        run.operator.acts = run.operator.restless = False
 
         def target(run: ClusterRun = run) -> int:
             controller = next(i for i, node in run.nodes.items() if node.is_leader)
@@ -66,16 +70,49 @@ def test_a_leader_that_dies_is_replaced_before_its_session_ends() -> None:
 
 
 def test_the_partitions_of_a_controller_that_dies_do_not_wait_for_its_session() -> None:
-    """Its successor knows whom it succeeds: election, then the two heartbeats."""
+    """The new controller knows the failed one: election, then the two heartbeats."""
     times = _times_ms(hits_controller=True)
     assert len(times) >= 3
     assert median(times) < 2 * SESSION_MS + GRACE_MS
 
 
 def test_a_controller_that_slept_finds_out_when_it_decides() -> None:
-    """1. SIGSTOP for longer than a leader of the quorum may go unheard; 2. requests wait in its
-    sockets; 3. it wakes and decides on the first of them: the append is refused, the request is
-    answered NOT_CONTROLLER, and it goes on as a follower."""
+    """1. SIGSTOP for longer than the quorum waits for its leader; 2. requests wait in its sockets;
+    3. it resumes and decides on the first of them: the append is refused, the request is answered
+    NOT_CONTROLLER, and it continues as a follower."""
     fault = Fault(Kind.PAUSE, 500, 3_000, (1,), chases_leader=True)
     refused = [run.cluster.appends_refused for run in _runs(fault, hits_controller=True)]
     assert sum(map(bool, refused)) >= 3
+
+
+def test_a_failing_seed_becomes_a_scenario_file(tmp_path: Path) -> None:
+    """Shrunk, written and read again it fails with the bug, and passes without it."""
+    name = "unclean-election-although-disabled"
+    mutant = next(mutant for mutant in CLUSTER_MUTANTS if mutant.name == name)
+    path = tmp_path / "found.json"
+    with mutant.planted():
+        failed = ClusterRun(FOUND_BY[name]).run()
+        assert failed.failure is not None
+        needed = shrink(
+            failed.faults,
+            lambda fewer: ClusterRun(FOUND_BY[name], faults=fewer).run().failure is not None,
+        )
+        scenario_file.save(path, "cluster", FOUND_BY[name], failed.failure, needed)
+        kind, seed, faults = scenario_file.load(path)
+        assert faults == needed
+        assert 0 < len(faults) <= len(failed.faults)
+        assert KINDS[kind][0](seed, faults=faults).run().failure is not None
+    assert KINDS[kind][0](seed, faults=faults).run().failure is None
+
+
+def test_kept_scenarios_pass() -> None:
+    """Each file in kept/ is a seed that once failed."""
+    for path in sorted(scenario_file.KEPT.glob("*.json")):
+        kind, seed, faults = scenario_file.load(path)
+        assert KINDS[kind][0](seed, faults=faults).run().failure is None, path
+
+
+def test_coverage_counts_the_states_that_faults_meet() -> None:
+    met = ClusterRun(1).run().met
+    assert sum(times for (_, state), times in met.items() if state == "") > 0
+    assert any(state not in ("", "calm", "another fault") for _, state in met)

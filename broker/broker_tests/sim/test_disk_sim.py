@@ -7,6 +7,7 @@ from broker_tests.sim.disk_mutants import DISK_MUTANTS, DISK_SEEDS_MAX
 from broker_tests.sim.disk_run import DiskRun, run_disk_seed
 from broker_tests.sim.faults import Fault, Kind
 from broker_tests.sim.mutants import Mutant
+from broker_tests.sim.seeds import must_repeat, name_of, totals
 
 SEEDS = 24
 PART = 8
@@ -15,21 +16,13 @@ PART = 8
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
 def test_nobody_waits_for_a_broker_that_cannot_write(first: int) -> None:
-    acknowledged = faults = 0
-    for seed in range(first, first + PART):
-        outcome = run_disk_seed(seed)
-        assert outcome.failure is None, f"seed {seed}: {outcome.failure}"
-        acknowledged += outcome.acknowledged
-        faults += len(outcome.faults)
-    # A simulation in which nothing happens finds nothing.
-    assert acknowledged > 150 * PART
-    assert faults > 2 * PART
+    total = totals(run_disk_seed, range(first, first + PART))
+    assert total.acknowledged > 150 * PART
+    assert len(total.faults) > 2 * PART
 
 
 def test_the_same_seed_is_the_same_run() -> None:
-    first, second = run_disk_seed(2, keep_trace=True), run_disk_seed(2)
-    assert len(first.trace) > 500
-    assert first.trace_hash == second.trace_hash
+    must_repeat(run_disk_seed, 2, 500)
 
 
 @pytest.mark.parametrize(("kind", "dirs"), [(Kind.DIR_FAILS, 1), (Kind.DIR_FULL, 1)])
@@ -46,8 +39,6 @@ def test_a_broker_without_a_directory_is_fenced_and_comes_back(kind: Kind, dirs:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("mutant", "known"), DISK_MUTANTS, ids=lambda one: getattr(one, "name", "")
-)
+@pytest.mark.parametrize(("mutant", "known"), DISK_MUTANTS, ids=name_of)
 def test_planted_bug_is_found(mutant: Mutant, known: int) -> None:
     mutant.must_be_found(lambda seed: run_disk_seed(seed).failure, known, DISK_SEEDS_MAX)

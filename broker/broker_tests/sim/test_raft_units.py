@@ -1,58 +1,54 @@
-"""Small stories about the quorum state machine, told step by step, and its values."""
+"""The quorum's state machine step by step: votes, changes of voters, and its values."""
 
 from __future__ import annotations
 
-from random import Random
-from typing import TypeVar
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek_broker.raft.config import QuorumConfig
-from odradek_broker.raft.describe import describe
-from odradek_broker.raft.errors import CommittedDataError, IllegalTransitionError
-from odradek_broker.raft.leader import find_divergence
+from broker_tests.sim.raft_units import (
+    KEYS,
+    answer,
+    do,
+    endpoints_of,
+    fetch,
+    follower_of_two,
+    leader_of_three,
+    node,
+    only,
+    voter_set,
+)
+from odradek_broker.raft.errors import IllegalTransitionError
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
     AddVoterRequest,
-    BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    FetchRequest,
     FetchResponse,
-    FetchSnapshotRequest,
     RemoveVoterRequest,
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
-from odradek_broker.raft.quorum import Persisted, next_deadline_ms, start_quorum, step
+from odradek_broker.raft.quorum import next_deadline_ms
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import TRANSITIONS, Cause, Role, next_role
 from odradek_broker.raft.types import (
-    AdvanceLogStart,
     AppendBatches,
     AppendRefused,
     BecameLeader,
     ClientAppend,
     Commit,
-    Event,
     Flush,
     Flushed,
-    Instruction,
     LeaderChanged,
     PersistVote,
     ReceivedRequest,
     ReceivedResponse,
     Reply,
-    ReplyWithRecords,
-    Resign,
     Send,
-    SnapshotCreated,
     Tick,
-    TrimLog,
-    TruncateLog,
 )
 from odradek_broker.raft.values import (
     Batch,
@@ -60,98 +56,13 @@ from odradek_broker.raft.values import (
     LeaderAndEpoch,
     LeaderChange,
     OffsetAndEpoch,
-    RaftEndpoint,
     ReplicaKey,
     SnapshotInfo,
     Voters,
 )
 from odradek_broker.raft.vote_state import VoteState
-from odradek_broker.raft.voters import Voter, VoterHistory, VoterSet
+from odradek_broker.raft.voters import Voter, VoterHistory
 from odradek_protocol.error_codes import ErrorCode
-
-T = TypeVar("T")
-KEYS = {i: ReplicaKey(i, UUID(int=100 + i)) for i in range(1, 6)}
-CONFIG = QuorumConfig()
-
-
-def voter_set(*ids: int) -> VoterSet:
-    return VoterSet(tuple(Voter(KEYS[i], _endpoints(i)) for i in ids))
-
-
-def _endpoints(node_id: int) -> tuple[RaftEndpoint, ...]:
-    return (RaftEndpoint("CONTROLLER", f"host-{node_id}", 9093),)
-
-
-def node(
-    node_id: int,
-    voters: VoterSet,
-    *,
-    vote: VoteState | None = None,
-    batches: tuple[Batch, ...] = (),
-) -> QuorumState:
-    log = LogView(VoterHistory.formatted_with(voters))
-    for batch in batches:
-        log.append(batch)
-    log.flushed_offset = log.end_offset
-    return start_quorum(
-        KEYS[node_id],
-        endpoints=_endpoints(node_id),
-        config=CONFIG,
-        persisted=Persisted(log, vote),
-        bootstrap=(),
-        rng=Random(1),
-        now_ms=0.0,
-    )
-
-
-def do(state: QuorumState, event: Event, now_ms: float) -> list[Instruction]:
-    out = step(state, event, now_ms)
-    state.validate()
-    return out
-
-
-def only(kind: type[T], out: list[Instruction]) -> T:
-    found = [instruction for instruction in out if isinstance(instruction, kind)]
-    assert len(found) == 1, out
-    return found[0]
-
-
-def answer(out: list[Instruction], ticket: object = "t") -> object:
-    replies = [i for i in out if isinstance(i, Reply | ReplyWithRecords) and i.ticket == ticket]
-    assert len(replies) == 1, out
-    return replies[0].response
-
-
-def fetch(
-    node_id: int, epoch: int, position: tuple[int, int], *, hw: int = 0, wait_ms: int = 500
-) -> FetchRequest:
-    return FetchRequest(KEYS[node_id], epoch, position[0], position[1], hw, wait_ms)
-
-
-def leader_of_three() -> QuorumState:
-    """Node 1, leader of epoch 1, its log [LeaderChange, KRaftVersion, Voters] flushed."""
-    state = node(1, voter_set(1, 2, 3))
-    out = do(state, Tick(), 2001)
-    pre_vote = [i for i in out if isinstance(i, Send)]
-    assert all(isinstance(s.request, VoteRequest) and s.request.pre_vote for s in pre_vote)
-    granted = VoteResponse(ErrorCode.none, LeaderAndEpoch(None, 0), granted=True)
-    out = do(state, ReceivedResponse(2, pre_vote[0].correlation_id, granted), 2002)
-    votes = [i for i in out if isinstance(i, Send)]
-    granted = VoteResponse(ErrorCode.none, LeaderAndEpoch(None, 1), granted=True)
-    out = do(state, ReceivedResponse(3, votes[1].correlation_id, granted), 2003)
-    assert only(BecameLeader, out) == BecameLeader(1, 0)
-    do(state, Flushed(3, 0), 2004)
-    return state
-
-
-def follower_of_two() -> tuple[QuorumState, int]:
-    """Node 1 follows node 2 in epoch 1; the correlation id of its fetch under way."""
-    state = node(1, voter_set(1, 2, 3))
-    begin = BeginQuorumEpochRequest(KEYS[1], 2, 1, _endpoints(2))
-    out = do(state, ReceivedRequest("t", begin), 10)
-    assert state.role is Role.FOLLOWER
-    return state, only(Send, out).correlation_id
-
 
 # ---------------------------------------------------------------- a quorum of one
 
@@ -263,7 +174,7 @@ def test_a_leader_that_restarts_does_not_lead_its_epoch_again() -> None:
 
 def test_the_preferred_successor_asks_for_votes_at_once() -> None:
     state, _ = follower_of_two()
-    end = EndQuorumEpochRequest(2, 1, (KEYS[1], KEYS[3]), _endpoints(2))
+    end = EndQuorumEpochRequest(2, 1, (KEYS[1], KEYS[3]), endpoints_of(2))
     do(state, ReceivedRequest("t", end), 20)
     assert next_deadline_ms(state) == 20
     do(state, Tick(), 20)
@@ -273,163 +184,10 @@ def test_the_preferred_successor_asks_for_votes_at_once() -> None:
 # ---------------------------------------------------------------- the leader
 
 
-def test_the_high_watermark_needs_a_majority_and_a_record_of_this_epoch() -> None:
-    """1. 2 has what was before epoch 1 began: nothing is committed; 2. then all of it is."""
-    state = leader_of_three()
-    out = do(state, ReceivedRequest("t", fetch(2, 1, (0, 0))), 2010)
-    assert isinstance(only(ReplyWithRecords, out), ReplyWithRecords)
-    assert state.high_watermark == 0
-    out = do(state, ReceivedRequest("t", fetch(2, 1, (3, 1))), 2011)
-    assert only(Commit, out).high_watermark == 3
-    reply = answer(out)
-    assert isinstance(reply, FetchResponse)
-    assert reply.high_watermark == 3
-
-
-def test_a_fetch_waits_for_records_and_is_answered_once() -> None:
-    state = leader_of_three()
-    do(state, ReceivedRequest("a", fetch(2, 1, (3, 1))), 2010)
-    assert not any(
-        isinstance(i, Reply)
-        for i in do(state, ReceivedRequest("b", fetch(2, 1, (3, 1), hw=3)), 2011)
-    )
-    out = do(state, ReceivedRequest("c", fetch(2, 1, (3, 1), hw=3)), 2012)
-    assert only(Reply, out).ticket == "b", "a newer fetch of the same replica replaces it"
-    out = do(state, ClientAppend(1, 1, b"x"), 2013)
-    assert only(ReplyWithRecords, out).ticket == "c"
-    do(state, ReceivedRequest("d", fetch(2, 1, (4, 1), hw=3)), 2014)
-    assert only(Reply, do(state, Tick(), 2600)).ticket == "d", "its time is over"
-
-
-def test_the_point_of_divergence_is_found_by_epoch() -> None:
-    """The leader's log is 0–49 of epoch 1, 50–51 of epoch 4, then epoch 5."""
-    log = LogView(VoterHistory.formatted_with(voter_set(1)))
-    for batch in (Batch(0, 50, 1), Batch(50, 2, 4), Batch(52, 8, 5)):
-        log.append(batch)
-    assert find_divergence(log, OffsetAndEpoch(60, 5)) is None
-    assert find_divergence(log, OffsetAndEpoch(51, 4)) is None
-    assert find_divergence(log, OffsetAndEpoch(55, 4)) == OffsetAndEpoch(52, 4)
-    assert find_divergence(log, OffsetAndEpoch(55, 3)) == OffsetAndEpoch(50, 1)
-    assert find_divergence(log, OffsetAndEpoch(70, 5)) == OffsetAndEpoch(60, 5)
-
-
-def test_a_leader_out_of_touch_resigns() -> None:
-    state = leader_of_three()
-    do(state, ReceivedRequest("t", fetch(2, 1, (3, 1))), 2500)
-    silent_ms = 2500 + CONFIG.check_quorum_ms
-    out = do(state, Tick(), silent_ms - 1)
-    assert not any(isinstance(i, LeaderChanged) for i in out)
-    out = do(state, Tick(), silent_ms)
-    assert only(LeaderChanged, out).leader == LeaderAndEpoch(None, 1)
-    assert state.role is Role.RESIGNED
-
-
-def test_a_stopped_leader_acts_on_nothing_it_believed_before() -> None:
-    """SIGSTOP for a minute, then a write comes first: it is refused, not appended."""
-    state = leader_of_three()
-    out = do(state, ClientAppend(1, 1, b"x"), 62_000)
-    assert only(AppendRefused, out).error is ErrorCode.not_leader_or_follower
-
-
-def test_whoever_resigns_names_the_best_successor_first() -> None:
-    state = leader_of_three()
-    do(state, ReceivedRequest("t", fetch(3, 1, (3, 1))), 2010)
-    do(state, Resign(), 2011)
-    out = do(state, Tick(), 2012)
-    requests = [i.request for i in out if isinstance(i, Send)]
-    assert isinstance(requests[0], EndQuorumEpochRequest)
-    assert requests[0].preferred_candidates == (KEYS[3], KEYS[2])
-
-
-def test_describe_tells_voters_and_observers() -> None:
-    state = leader_of_three()
-    do(state, ReceivedRequest("t", fetch(2, 1, (3, 1))), 2010)
-    do(state, ReceivedRequest("t", fetch(4, 1, (0, 0))), 2020)
-    status = describe(state, 2030)
-    assert status is not None
-    assert [(r.key.id, r.log_end_offset) for r in status.voters] == [(1, 3), (2, 3), (3, -1)]
-    assert [(r.key.id, r.log_end_offset) for r in status.observers] == [(4, 0)]
-    assert status.voters[1].last_fetch_age_ms == 20
-    assert status.observers[0].caught_up_age_ms is None
-
-
 # ---------------------------------------------------------------- the follower
 
 
-def test_a_follower_fetches_again_only_when_what_it_has_is_durable() -> None:
-    state, correlation_id = follower_of_two()
-    response = FetchResponse(ErrorCode.none, state.leader, batches=(Batch(0, 3, 1, data=b"x"),))
-    out = do(state, ReceivedResponse(2, correlation_id, response), 20)
-    flush = only(Flush, out)
-    assert not any(isinstance(i, Send) for i in out)
-    request = only(Send, do(state, Flushed(flush.end_offset, flush.generation), 30)).request
-    assert isinstance(request, FetchRequest)
-    assert (request.fetch_offset, request.last_fetched_epoch) == (3, 1)
-
-
-def test_a_late_answer_is_not_applied() -> None:
-    """The bug that a probe found: 1 seed in 250 lost acknowledged data.
-
-    1. a fetch times out and is sent again; 2. records come, are acknowledged;
-    3. the answer to the first fetch says "truncate to 0": it must not.
-    """
-    state, first = follower_of_two()
-    state.deadline_ms += 10_000  # this story is not about the fetch timeout
-    do(state, Tick(), 10 + CONFIG.request_timeout_ms)
-    second = only(Send, do(state, Tick(), 2100)).correlation_id
-    assert second != first
-    response = FetchResponse(ErrorCode.none, state.leader, batches=(Batch(0, 3, 1),))
-    do(state, ReceivedResponse(2, second, response), 2110)
-    late = FetchResponse(ErrorCode.none, state.leader, diverging=OffsetAndEpoch(0, 0))
-    out = do(state, ReceivedResponse(2, first, late), 2120)
-    assert not any(isinstance(i, TruncateLog) for i in out)
-    assert state.log.end_offset == 3
-
-
-def test_truncation_goes_to_the_newest_common_epoch() -> None:
-    state = node(1, voter_set(1, 2, 3), batches=(Batch(0, 50, 1), Batch(50, 10, 3)))
-    begin = BeginQuorumEpochRequest(KEYS[1], 2, 5, _endpoints(2))
-    sent = only(Send, do(state, ReceivedRequest("t", begin), 10))
-    diverging = FetchResponse(ErrorCode.none, state.leader, diverging=OffsetAndEpoch(70, 2))
-    out = do(state, ReceivedResponse(2, sent.correlation_id, diverging), 20)
-    assert only(TruncateLog, out).end_offset == 50
-
-
-def test_committed_records_are_never_truncated() -> None:
-    state, correlation_id = follower_of_two()
-    response = FetchResponse(
-        ErrorCode.none, state.leader, high_watermark=3, batches=(Batch(0, 3, 1),)
-    )
-    do(state, ReceivedResponse(2, correlation_id, response), 20)
-    sent = only(Send, do(state, Flushed(3, 0), 21))
-    diverging = FetchResponse(ErrorCode.none, state.leader, diverging=OffsetAndEpoch(1, 0))
-    with pytest.raises(CommittedDataError):
-        step(state, ReceivedResponse(2, sent.correlation_id, diverging), 30)
-
-
-def test_records_that_do_not_fit_are_not_applied() -> None:
-    state, correlation_id = follower_of_two()
-    response = FetchResponse(ErrorCode.none, state.leader, batches=(Batch(7, 3, 1),))
-    do(state, ReceivedResponse(2, correlation_id, response), 20)
-    assert state.log.end_offset == 0
-
-
 # ---------------------------------------------------------------- snapshots
-
-
-def test_a_follower_behind_the_log_start_gets_the_snapshot() -> None:
-    state = leader_of_three()
-    do(state, ReceivedRequest("t", fetch(2, 1, (3, 1))), 2010)
-    do(state, SnapshotCreated(SnapshotInfo(OffsetAndEpoch(3, 1), 10)), 2011)
-    assert only(TrimLog, do(state, AdvanceLogStart(), 2012)).start_offset == 3
-    reply = answer(do(state, ReceivedRequest("t", fetch(3, 1, (0, 0))), 2013))
-    assert isinstance(reply, FetchResponse)
-    assert reply.snapshot_id == OffsetAndEpoch(3, 1)
-    gone = FetchSnapshotRequest(KEYS[3], 1, OffsetAndEpoch(2, 1), 0, 100)
-    out = do(state, ReceivedRequest("t", gone), 2014)
-    reply_to_gone = only(Reply, out).response
-    assert reply_to_gone.leader.leader_id == 1
-    assert getattr(reply_to_gone, "error", None) is ErrorCode.snapshot_not_found
 
 
 # ---------------------------------------------------------------- voter changes
@@ -467,7 +225,7 @@ def test_voters_change_one_at_a_time_and_only_if_it_can_be_committed() -> None:
     assert [r.error for r in done if isinstance(r, VoterChangeResponse)] == [ErrorCode.none]
 
 
-def test_a_voter_is_not_removed_if_those_left_are_silent() -> None:
+def test_a_voter_is_not_removed_if_the_remaining_ones_are_silent() -> None:
     """Voters 1, 2, 3; 3 is dead. Without 2, node 1 and a dead node would be the quorum."""
     state = leader_of_three()
     do(state, ReceivedRequest("f", fetch(2, 1, (3, 1))), 2010)

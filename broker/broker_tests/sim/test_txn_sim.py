@@ -3,6 +3,7 @@
 import pytest
 
 from broker_tests.sim.mutants import Mutant
+from broker_tests.sim.seeds import must_repeat, name_of, totals
 from broker_tests.sim.txn_mutants import FENCED_MUTANT, TXN_MUTANTS, TXN_SEEDS_MAX
 from broker_tests.sim.txn_run import FencedRun, TxnRun, run_fenced_seed, run_txn_seed
 
@@ -13,40 +14,32 @@ FENCED_SEEDS = 5
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
-def test_transactions_are_whole_or_not_there(first: int) -> None:
-    commits = reads = 0
-    for seed in range(first, first + PART):
-        outcome = run_txn_seed(seed)
-        assert outcome.failure is None, f"seed {seed}: {outcome.failure}"
-        commits += outcome.acknowledged
-        reads += outcome.reads
-    # A simulation in which nothing happens finds nothing.
-    assert commits > 4 * PART
-    assert reads > 6 * PART
+def test_transactions_are_atomic(first: int) -> None:
+    total = totals(run_txn_seed, range(first, first + PART))
+    assert total.acknowledged > 4 * PART
+    assert total.reads > 6 * PART
 
 
 def test_without_faults_producers_commit_again_and_again() -> None:
     run = TxnRun(6, faults=())
-    run._operates = run._restless = False
+    run.operator.acts = run.operator.restless = False
     outcome = run.run()
     assert outcome.failure is None
     assert outcome.acknowledged > 15
 
 
 def test_the_same_seed_is_the_same_run() -> None:
-    first, second = run_txn_seed(3, keep_trace=True), run_txn_seed(3)
-    assert len(first.trace) > 200
-    assert first.trace_hash == second.trace_hash
+    must_repeat(run_txn_seed, 3, 200)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("mutant", "known"), TXN_MUTANTS, ids=lambda one: getattr(one, "name", ""))
+@pytest.mark.parametrize(("mutant", "known"), TXN_MUTANTS, ids=name_of)
 def test_planted_bug_is_found(mutant: Mutant, known: int) -> None:
     mutant.must_be_found(lambda seed: run_txn_seed(seed).failure, known, TXN_SEEDS_MAX)
 
 
 @pytest.mark.timeout(300)
-def test_an_instance_that_was_succeeded_writes_nothing_more() -> None:
+def test_a_replaced_instance_writes_nothing_more() -> None:
     refusals = 0
     for seed in range(FENCED_SEEDS):
         run = FencedRun(seed)

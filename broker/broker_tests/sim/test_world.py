@@ -13,7 +13,7 @@ from broker_tests.sim.world import Address, HostCrashedError, World
 
 
 class Echo:
-    """Answers "ping" with "pong"; notes what it hears."""
+    """Answers "ping" with "pong"; records its messages."""
 
     def __init__(self, world: World, node_id: int) -> None:
         self.world, self.node_id = world, node_id
@@ -22,14 +22,14 @@ class Echo:
     def start(self) -> None:
         self.heard.append("start")
 
-    def handle(self, source: Address, message: Any) -> None:
+    def handle(self, source: Address, message: object) -> None:
         self.heard.append(message)
         if message == "ping":
             self.world.reply(self.node_id, source, "pong")
         if message == "die":
             raise HostCrashedError
 
-    def failed(self, target: int, message: Any, refused: bool) -> None:
+    def failed(self, target: int, message: object, refused: bool) -> None:
         self.heard.append(f"refused by {target}" if refused else f"broken to {target}")
 
     def disconnected(self, source: int) -> None:
@@ -65,7 +65,7 @@ def test_request_and_reply(world: World) -> None:
 
 
 def test_a_reply_reaches_only_the_life_that_asked(world: World) -> None:
-    """1. ask; 2. crash and restart before the answer; 3. the new life hears nothing of it."""
+    """1. ask; 2. crash and restart before the answer; 3. the new life does not get it."""
     world.network.weather = Weather(latency_min_ms=10, latency_max_ms=10)
     world.send(1, 2, "ping")
     world.after(5, world.crash, 1)
@@ -90,7 +90,7 @@ def test_a_paused_host_gets_its_messages_later_and_in_order(world: World) -> Non
 def test_a_host_that_is_down_refuses_and_a_cut_link_is_silent(world: World) -> None:
     world.network.cut([(1, 3), (2, 1), (2, 3)])
     world.crash(2)
-    world.network.mend([(2, 1)])
+    world.network.repair([(2, 1)])
     world.send(1, 2, "ping")
     world.send(1, 3, "ping")
     world.run_until(100)
@@ -99,7 +99,7 @@ def test_a_host_that_is_down_refuses_and_a_cut_link_is_silent(world: World) -> N
 
 
 def test_connections_break_with_the_process(world: World) -> None:
-    """1. 1 asks 2, and 2 dies before it arrives; 2. both hear of it, 3 only of the end."""
+    """1. 1 asks 2, and 2 dies before it arrives; 2. both get an error, 3 only the end."""
     world.network.weather = Weather(latency_min_ms=10, latency_max_ms=10)
     world.send(1, 2, "ping")
     world.after(5, world.crash, 2)
@@ -120,10 +120,10 @@ def test_cuts_work_one_way_and_are_counted(world: World) -> None:
     network = world.network
     network.cut([(1, 2)])
     network.cut([(1, 2)])
-    network.mend([(1, 2)])
+    network.repair([(1, 2)])
     assert network.is_cut(1, 2)
     assert not network.is_cut(2, 1)
-    network.mend([(1, 2)])
+    network.repair([(1, 2)])
     assert not network.is_cut(1, 2)
 
 
@@ -142,7 +142,7 @@ def test_schedule_is_drawn_from_the_seed_and_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_the_schedule_and_heal_all_is_well(world: World, seed: int) -> None:
+def test_after_the_schedule_everything_is_healed(world: World, seed: int) -> None:
     injector = Injector(world, lambda _: True, lambda: 1, Weather())
     injector.schedule(draw_schedule(Random(seed), (1, 2, 3), 5_000))
     world.run_until(5_000)

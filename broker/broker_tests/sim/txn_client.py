@@ -21,11 +21,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from broker_tests.sim.coord_loop import SimLoop
-from broker_tests.sim.txn_node import WALL_CLOCK_SKEW_MS, TxnNode
+from broker_tests.sim.asking_node import WALL_CLOCK_SKEW_MS
+from broker_tests.sim.client_calls import ClientCalls
+from broker_tests.sim.coord_loop import sim_loop
+from broker_tests.sim.txn_node import TxnNode
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import ProducerId, TopicPartition
 from odradek_protocol.records.records import BatchProducer, Record, build_batch
@@ -55,7 +58,7 @@ RETRIED = frozenset(
 )
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     UNKNOWN = "unknown"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -66,7 +69,7 @@ class Transaction:
     name: str
     began_ms: int
     values: list[tuple[TopicPartition, str]] = field(default_factory=list)  # acknowledged
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: TransactionOutcome = TransactionOutcome.UNKNOWN
     asked_to_commit: bool = False
 
 
@@ -84,7 +87,10 @@ class TxnClient:
         self.id = f"tx-{number}"
         self.committed = 0
         self._rng = run.world.rng(f"client-{number}")
-        self._loop = SimLoop(run.world, host, run.world.rng(f"client-loop-{number}"))
+        self._loop = sim_loop(run.world, host, run.world.rng(f"client-loop-{number}"))
+        self._calls = ClientCalls(
+            run.world, self._loop, self._rng, ANSWER_MS_MAX, LOST_ANSWERS, run.duplicates
+        )
         self._producer: tuple[ProducerId, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._transactions = 0
@@ -120,48 +126,18 @@ class TxnClient:
 
     # ------------------------------------------------------------ requests
 
-    async def _rpc(self, node: TxnNode, request: Callable[[], Awaitable[T]]) -> T:
-        """TimeoutError if there is no answer; it may have been carried out, or will be."""
-        world, answer = self.run.world, self._loop.create_future()
-
-        async def serve() -> None:
-            result: Any = None
-            error: KafkaError | None = None
-            try:
-                result = await request()
-            except KafkaError as refused:
-                error = refused
-            if self._rng.random() > LOST_ANSWERS:
-                world.after(self._rng.randint(0, 6), tell, result, error)
-
-        def tell(result: Any, error: KafkaError | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(result)
-
-        def begin() -> None:
-            if node.transactions is not None:
-                node.loop.create_task(serve())
-
-        world.after_on(node.node_id, self._rng.randint(0, 6), begin)
-        if self._rng.random() < self.run.duplicates:
-            world.after_on(node.node_id, self._rng.randint(80, 700), begin)
-        async with asyncio.timeout(ANSWER_MS_MAX / 1000):
-            result: T = await answer
-        return result
+    async def _call(self, node: TxnNode, request: Callable[[], Awaitable[T]]) -> T:
+        return await self._calls.call(node, request, lambda: node.transactions is not None)
 
     async def _ask(
         self, find: Callable[[], TxnNode | None], request: Callable[[TxnNode], Awaitable[T]]
     ) -> T:
-        """Again and again while that may help. RefusedError with the code, or TIMED_OUT."""
+        """Retries on retriable errors. Raises RefusedError with the code, or TIMED_OUT."""
         for _ in range(ATTEMPTS):
             node = find()
             if node is not None:
                 try:
-                    return await self._rpc(node, lambda node=node: request(node))
+                    return await self._call(node, partial(request, node))
                 except TimeoutError:
                     pass
                 except KafkaError as error:
@@ -254,7 +230,7 @@ class TxnClient:
             return
         one.asked_to_commit = commit
         step = await self._end(self._producer, commit=commit)
-        one.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        one.outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
         self.run.world.record(f"{one.name} {one.outcome.value}")
         self.committed += commit
         self._take((step.producer_id, step.producer_epoch))
@@ -264,7 +240,7 @@ class TxnClient:
         assert self._producer is not None
         zombie = self._producer
         self._take(await self._init())
-        one.outcome = Outcome.ABORTED
+        one.outcome = TransactionOutcome.ABORTED
         self.run.world.record(f"{one.name} succeeded by {self._producer}")
         try:
             await self._end(zombie, commit=True)
@@ -288,7 +264,7 @@ class FencedClient(TxnClient):
         await self._send(known, f"{first.name}/0")
         first.values.append((known, f"{first.name}/0"))
         self._take(await self._init())
-        first.outcome = Outcome.ABORTED
+        first.outcome = TransactionOutcome.ABORTED
         second = self._begin()
         await self._send(known, f"{second.name}/0")
         second.values.append((known, f"{second.name}/0"))
@@ -299,6 +275,6 @@ class FencedClient(TxnClient):
             self.run.refusals += 1
         second.asked_to_commit = True
         step = await self._end(self._producer, commit=True)
-        second.outcome = Outcome.COMMITTED
+        second.outcome = TransactionOutcome.COMMITTED
         self.committed += 1
         self._take((step.producer_id, step.producer_epoch))

@@ -23,7 +23,7 @@ from odradek_protocol.ids import Offset, ProducerId
 from odradek_protocol.messages.produce import ProducePartition
 
 
-def _nothing(*_: Any, **__: Any) -> None: ...
+def _nothing(*_: object, **__: object) -> None: ...
 
 
 def _high_watermark(partition: Partition, read_committed: bool) -> Offset:
@@ -31,7 +31,7 @@ def _high_watermark(partition: Partition, read_committed: bool) -> Offset:
     return partition.high_watermark
 
 
-def _nobody_aborted(*_: Any) -> list[Any]:
+def _nobody_aborted(*_: object) -> list[Any]:
     return []
 
 
@@ -47,7 +47,7 @@ def _writes_unverified(
 
 
 def _any_epoch(current: Any, producer_id: ProducerId, producer_epoch: int) -> Any:
-    """Whoever knows the transactional id may add partitions to its transaction."""
+    """Any producer epoch may add partitions to the transaction."""
     assert current is not None
     return current
 
@@ -58,8 +58,8 @@ def _marker_refuses_all(waiting: Verifications, producer_id: ProducerId, epoch: 
         waiting._refuse(key, ErrorCode.invalid_txn_state)
 
 
-def _any_marker(*_: Any, **__: Any) -> bool:
-    """Also one that comes late, from a coordinator of before or for a transaction of before."""
+def _any_marker(*_: object, **__: object) -> bool:
+    """Late markers too, of an older coordinator or for an older transaction."""
     return False
 
 

@@ -6,8 +6,8 @@
                 everybody can commit again
 
 What must hold (`_judge`): a committed transaction is there, once, with all its records and in
-order; an aborted one is not there; of one whose outcome nobody heard all is there or nothing. What
-a reader of committed records ever read is there for ever, at its offset.
+order; an aborted one is not there; of one with an unknown outcome all is there or nothing. A
+record that a READ_COMMITTED reader has read stays there, at its offset.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from broker_tests.controller.support import create, new_topic
 from broker_tests.sim import cluster_run
 from broker_tests.sim.cluster_node import ClusterNode
-from broker_tests.sim.cluster_run import REPLICATION, TOPIC, ClusterRun
+from broker_tests.sim.cluster_run import TOPIC
 from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
-from broker_tests.sim.txn_client import FencedClient, Outcome, Transaction, TxnClient
+from broker_tests.sim.state_topic_run import STATE_PARTITIONS, StateTopicRun
+from broker_tests.sim.txn_client import FencedClient, Transaction, TransactionOutcome, TxnClient
 from broker_tests.sim.txn_node import TxnNode, committed_records
 from broker_tests.sim.world import Address, SimulationError
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
-from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.ids import Offset, ProducerId, TopicPartition
 
 CLIENTS = 3
 FIRST_CLIENT_HOST = 100
-STATE_PARTITIONS = 2
 SETTINGS = {
     **cluster_run.SETTINGS,
     "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
@@ -43,13 +41,13 @@ SETTLE_MS = 10_000
 
 
 class ClientHost:
-    """Where clients live: always up, reached by nobody."""
+    """The host of the clients: always up, and no node sends it requests."""
 
     def start(self) -> None: ...
 
-    def handle(self, source: Address, message: Any) -> None: ...
+    def handle(self, source: Address, message: object) -> None: ...
 
-    def failed(self, target: int, message: Any, refused: bool) -> None: ...
+    def failed(self, target: int, message: object, refused: bool) -> None: ...
 
     def disconnected(self, source: int) -> None: ...
 
@@ -58,7 +56,9 @@ class ClientHost:
     def wipe(self, rng: Random) -> None: ...
 
 
-class TxnRun(ClusterRun):
+class TxnRun(StateTopicRun):
+    state_topic = TRANSACTION_TOPIC
+
     client: type[TxnClient] = TxnClient
     nodes: dict[int, TxnNode]  # type: ignore[assignment]
 
@@ -107,32 +107,7 @@ class TxnRun(ClusterRun):
         assert node is None or isinstance(node, TxnNode)
         return node
 
-    def _registrations(self) -> list[PartitionRegistration]:
-        """The data's first: the operator moves these; faults chase the leaders of all."""
-        topics = self.cluster.image.topics
-        names = [name for name in (TOPIC, TRANSACTION_TOPIC) if name in topics]
-        return [p for name in names for p in topics[name].partitions.values()]
-
     # ------------------------------------------------------------ phases
-
-    def _unformed(self) -> str | None:
-        missing = super()._unformed()
-        if missing is not None:
-            return missing
-        if TRANSACTION_TOPIC not in self.cluster.image.topics:
-            ids = list(self.nodes)
-            assignments = {
-                index: self._operator_rng.sample(ids, REPLICATION)
-                for index in range(STATE_PARTITIONS)
-            }
-            configs: dict[str, str | None] = {"min.insync.replicas": str(self.min_isr)}
-            if self.durable:
-                configs["flush.messages"] = "1"
-            self._ask(
-                "create_topics", create(new_topic(TRANSACTION_TOPIC, 0, 0, assignments, configs))
-            )
-            return "topic of transactions"
-        return None
 
     def _produce(self) -> None:
         for number, client in enumerate(self.clients):
@@ -209,7 +184,9 @@ class TxnRun(ClusterRun):
                     )
         for one in self.history:
             self._judge_one(one, there)
-        self.cluster.acknowledged = sum(one.outcome is Outcome.COMMITTED for one in self.history)
+        self.cluster.acknowledged = sum(
+            one.outcome is TransactionOutcome.COMMITTED for one in self.history
+        )
         self.cluster.reads = len(self._seen)
 
     def _judge_one(self, one: Transaction, there: dict[str, tuple[TopicPartition, Offset]]) -> None:
@@ -217,11 +194,11 @@ class TxnRun(ClusterRun):
         sent = [value for value in there if value.rpartition("/")[0] == one.name]
         whole = len(found) == len(one.values)
         match one.outcome:
-            case Outcome.COMMITTED if not whole:
+            case TransactionOutcome.COMMITTED if not whole:
                 raise SimulationError(f"{one.name} is committed: {found} of {one.values} is there")
-            case Outcome.ABORTED if sent:
+            case TransactionOutcome.ABORTED if sent:
                 raise SimulationError(f"{one.name} is aborted, and {sent} is there")
-            case Outcome.UNKNOWN if sent and not (whole and one.asked_to_commit):
+            case TransactionOutcome.UNKNOWN if sent and not (whole and one.asked_to_commit):
                 raise SimulationError(f"{one.name} is torn: {sent} of {one.values} is there")
         for name in self.data:
             offsets = [there[v][1] for p, v in one.values if p == name and v in there]

@@ -6,9 +6,9 @@ scheduled for a host dies with the life in which it was scheduled; while the hos
 waits, and is delivered in order on resume, as with SIGSTOP.
 
 A reply travels on the connection of its request: it reaches only the life that asked. When a
-process dies, its connections break: who had asked it hears `failed`, who served it hears
-`disconnected`. Both come late or never where the network is bad, and may come (`Weather.reset`)
-although everybody is alive.
+process dies, its connections break: clients of it get `failed`, servers of it get `disconnected`.
+Both come late or never where the network is bad, and may come (`Weather.reset`) although both
+processes are alive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker_tests.sim.network import Network, Weather
 
 # An endless loop between nodes must end the run, not the test session.
 EVENTS_MAX = 2_000_000
-RESTART_MS_MAX = 10  # a process that died in the middle of its work is back so soon
+RESTART_MS_MAX = 10  # until a process that died in the middle of its work is restarted
 
 
 class SimulationError(AssertionError):
@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
 
 class Node(Protocol):
-    """What runs on a host."""
+    """The program on a host."""
 
     def start(self) -> None:
         """The process starts, from what is on the disk."""
@@ -54,7 +54,7 @@ class Node(Protocol):
     def failed(self, target: int, message: Any, refused: bool) -> None:
         """No answer to this request will come. (A cut link is silent.)
 
-        `refused`: nobody listens there. Else the connection broke while it was under way.
+        `refused`: no process listens there. Else the connection broke while it was under way.
         """
 
     def disconnected(self, source: int) -> None:
@@ -75,7 +75,7 @@ class Host:
     paused: bool = False
     life: int = 0
     down_since_ms: int = 0
-    # What came while paused, in order.
+    # Messages that came while paused, in order.
     deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = field(default_factory=list)
 
 
@@ -94,20 +94,20 @@ class World:
         self._reset_rng = self.rng("reset")
 
     def rng(self, purpose: str) -> Random:
-        """A stream of its own per purpose: one more draw here changes nothing there."""
+        """A random stream per purpose: a further draw from one does not change the others."""
         return Random(f"{self.seed}/{purpose}")
 
     # ------------------------------------------------------------ time
 
-    def at(self, at_ms: int, action: Callable[..., object], *args: Any) -> None:
+    def at(self, at_ms: int, action: Callable[..., object], *args: object) -> None:
         self._sequence += 1
         heapq.heappush(self._queue, (at_ms, self._sequence, action, args))
 
-    def after(self, delay_ms: int, action: Callable[..., object], *args: Any) -> None:
+    def after(self, delay_ms: int, action: Callable[..., object], *args: object) -> None:
         self.at(self.now_ms + delay_ms, action, *args)
 
     def after_on(
-        self, node_id: int, delay_ms: int, action: Callable[..., object], *args: Any
+        self, node_id: int, delay_ms: int, action: Callable[..., object], *args: object
     ) -> None:
         """On a host: dies with its life, waits while it is paused."""
         life = self.hosts[node_id].life
@@ -193,7 +193,7 @@ class World:
     # ------------------------------------------------------------ messages
 
     def send(
-        self, source: int, target: int, message: Any, delays_ms: list[int] | None = None
+        self, source: int, target: int, message: object, delays_ms: list[int] | None = None
     ) -> None:
         """A request: whichever life of the target is up when it arrives gets it.
 
@@ -211,14 +211,14 @@ class World:
             args = (sender, target, None, message, self.now_ms)
             self.after(delay_ms, self._deliver, *args)
 
-    def reply(self, source: int, target: Address, message: Any) -> None:
+    def reply(self, source: int, target: Address, message: object) -> None:
         for delay_ms in self.network.delays_ms(source, target.node_id):
             sender = Address(source, self.hosts[source].life)
             args = (sender, target.node_id, target.life, message, self.now_ms)
             self.after(delay_ms, self._deliver, *args)
 
     def _deliver(
-        self, sender: Address, target: int, life: int | None, message: Any, sent_ms: int
+        self, sender: Address, target: int, life: int | None, message: object, sent_ms: int
     ) -> None:
         host = self.hosts[target]
         if host.up and life in (None, host.life):
@@ -226,7 +226,7 @@ class World:
         elif not host.up and life is None and not self.network.is_cut(target, sender.node_id):
             self._fail(sender, target, message, sent_ms >= host.down_since_ms)
 
-    def _fail(self, sender: Address, target: int, message: Any, refused: bool) -> None:
+    def _fail(self, sender: Address, target: int, message: object, refused: bool) -> None:
         node = self.hosts[sender.node_id].node
         self._on_host(sender.node_id, sender.life, node.failed, (target, message, refused))
 

@@ -1,4 +1,4 @@
-"""Markers are written until all are, wherever the partitions go meanwhile; nothing else is."""
+"""Every marker is written once its partition has a leader, and no other marker is written."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from odradek_broker.coordinator.broker_calls import BrokerCalls
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.txn import markers
-from odradek_broker.txn.channels import BrokerCalls
 from odradek_broker.txn.markers import FencedError, MarkerSender, TxnMarker
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicPartition
@@ -109,7 +109,7 @@ def test_a_fenced_coordinator_stops() -> None:
         asyncio.run(sender_to(cluster).write(MARKER, partitions(3), lambda: True))
 
 
-def test_one_that_lost_the_partition_stops() -> None:
+def test_a_coordinator_that_lost_the_partition_stops() -> None:
     cluster = FakeCluster(Random(1), 3)
     cluster.failures = 0
     cluster.leaders = {0: -1, 1: -1, 2: -1}
@@ -118,8 +118,8 @@ def test_one_that_lost_the_partition_stops() -> None:
 
 
 def test_many_transactions_share_requests() -> None:
-    """A hundred that end at once: a broker has one request under way, the rest goes with the
-    next."""
+    """A hundred that end at once: a broker has one request in flight, and the next request has
+    the markers of the others."""
     cluster = FakeCluster(Random(1), 3)
     cluster.failures = 0
     sender = sender_to(cluster)

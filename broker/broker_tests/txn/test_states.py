@@ -1,4 +1,4 @@
-"""The table of transaction states: what it allows, and what walks through it keep."""
+"""The table of transaction states: its transitions, and invariants of random walks."""
 
 from collections.abc import (
     Callable,
@@ -32,7 +32,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def test_a_decision_is_final() -> None:
-    """From Prepare there is one way, and nothing turns a commit into an abort."""
+    """Each Prepare state has one successor, and no commit becomes an abort."""
     for state, end in ((S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)):
         ways = {event: after for (before, event), after in TRANSITIONS.items() if before is state}
         assert ways == {Event.MARKED: end}
@@ -114,7 +114,7 @@ class Coordinator:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_the_usual_way(version: int) -> None:
+def test_the_usual_life_of_a_transaction(version: int) -> None:
     coordinator = Coordinator()
     first = coordinator.init()
     who = first.producer_id, first.producer_epoch
@@ -180,9 +180,9 @@ actions = st.lists(
 
 
 @given(actions, st.integers(0, EPOCH_MAX - 2))
-def test_any_walk(steps: list[tuple[str, int, int]], start_epoch: int) -> None:
-    """Whatever old and new instances send in whatever order: each transaction has one outcome,
-    epochs only rise, and only the newest identity can change anything (but by starting anew)."""
+def test_random_walks(steps: list[tuple[str, int, int]], start_epoch: int) -> None:
+    """For any requests of old and new instances in any order: each transaction has one outcome,
+    epochs only rise, and only the newest identity can change anything (but by InitProducerId)."""
     coordinator = Coordinator()
     first = coordinator.init()
     assert coordinator.now is not None

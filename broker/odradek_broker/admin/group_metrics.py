@@ -8,14 +8,19 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.states import GroupState
 
-CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+# By type of group: the states of which Kafka has a metric.
+STATES = {
+    "Consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "Share": ("Empty", "Stable", "Dead"),
+    "Streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
+}
 PREFIX = "kafka_coordinator_group_groupmetadatamanager"
 
 
 def group_metrics(groups: GroupService) -> Iterable[Metric]:
     """The metrics of the groups that this broker coordinates."""
     states: Counter[str] = Counter()  # of classic groups
-    consumer_states: Counter[str] = Counter()
+    modern_states: Counter[tuple[str, str]] = Counter()
     types: Counter[str] = Counter()
     members = GaugeMetricFamily(
         "kafka_consumergroup_members", "Members of a group.", labels=("consumergroup",)
@@ -26,8 +31,8 @@ def group_metrics(groups: GroupService) -> Iterable[Metric]:
         offsets += shard.offsets.count
         for group in shard.groups.values():
             types[group.type_name] += 1
-            if group.type_name == "Consumer":
-                consumer_states[group.state_name] += 1
+            if group.type_name in STATES:
+                modern_states[group.type_name, group.state_name] += 1
             else:
                 states[group.state_name] += 1
             members.add_metric((group.group_id,), group.member_count)
@@ -40,16 +45,18 @@ def group_metrics(groups: GroupService) -> Iterable[Metric]:
     by_type = GaugeMetricFamily(
         "kafka_server_group_coordinator_metrics_group_count", "Groups.", labels=("protocol",)
     )
-    for type_name in ("Classic", "Consumer"):
+    for type_name in ("Classic", *STATES):
         by_type.add_metric((type_name.lower(),), types[type_name])
-    by_state = GaugeMetricFamily(
-        "kafka_server_group_coordinator_metrics_consumer_group_count",
-        "Groups of the consumer protocol.",
-        labels=("state",),
-    )
-    for name in CONSUMER_STATES:
-        by_state.add_metric((name,), consumer_states[name])
-    yield from (by_type, by_state)
+    yield by_type
+    for type_name, names in STATES.items():
+        by_state = GaugeMetricFamily(
+            f"kafka_server_group_coordinator_metrics_{type_name.lower()}_group_count",
+            f"Groups of the {type_name.lower()} protocol.",
+            labels=("state",),
+        )
+        for name in names:
+            by_state.add_metric((name,), modern_states[type_name, name])
+        yield by_state
     coordinator = groups.coordinator
     loading = sum(shard is None for _, shard in coordinator.shards())
     partitions = GaugeMetricFamily(

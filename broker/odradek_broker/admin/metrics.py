@@ -6,6 +6,7 @@ and those of kafka_exporter (`kafka_topic_partition_current_offset`). Nothing is
 a scrape reads the integers of `runtime/metrics.py` and of the logs.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import (
@@ -17,11 +18,15 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from odradek_broker.admin.client_metrics import client_metrics
 from odradek_broker.admin.group_metrics import group_metrics
 from odradek_broker.admin.lag_metrics import lag_metrics
 from odradek_broker.admin.quota_metrics import quota_metrics
+from odradek_broker.admin.recent import IdleShare, RecentTimes
+from odradek_broker.admin.share_metrics import share_metrics
 from odradek_broker.admin.state import Readiness
 from odradek_broker.admin.storage_metrics import storage_metrics
+from odradek_broker.admin.transaction_metrics import transaction_metrics
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.runtime.metrics import PHASES, Histogram
 
@@ -47,6 +52,8 @@ class BrokerCollector(Collector):
     def __init__(self, broker: BrokerContext, readiness: Readiness) -> None:
         self._broker = broker
         self._readiness = readiness
+        self._recent = RecentTimes()
+        self._idle = IdleShare()
 
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
@@ -61,6 +68,11 @@ class BrokerCollector(Collector):
         yield from storage_metrics(self._broker.logs.dirs)
         yield from group_metrics(self._broker.groups)
         yield from lag_metrics(self._broker.groups, self._broker.log_ends.end_of)
+        yield from share_metrics(self._broker.shares, self._broker.share_coordinator)
+        yield from transaction_metrics(
+            self._broker.transactions, self._broker.verifier, self._broker.clock.now_ms()
+        )
+        yield from client_metrics(self._broker.telemetry, self._broker.clock.monotonic_ms())
 
     def _requests(self) -> Iterable[Metric]:
         total = CounterMetricFamily(
@@ -75,12 +87,14 @@ class BrokerCollector(Collector):
             )
             for phase in PHASES
         }
+        now_ms = time.monotonic() * 1000
         for metrics in self._broker.metrics.requests.values():
             for version, number in metrics.versions.items():
                 total.add_metric((metrics.name, str(version)), number)
             for phase, histogram in zip(PHASES, metrics.phases, strict=True):
                 if histogram.count:
-                    phases[phase].add(metrics.name, histogram)
+                    recent = self._recent.of(histogram, now_ms)
+                    phases[phase].add(metrics.name, histogram, recent)
         return (total, *(family for pair in phases.values() for family in pair.families))
 
     def _topics(self) -> Iterable[Metric]:
@@ -107,13 +121,16 @@ class BrokerCollector(Collector):
         led = [p for p in partitions.by_name.values() if p.leading is not None]
         behind = sum(len(p.isr) < len(p.replicas) for p in led)
         lags = [p.following.lag for p in partitions.by_name.values() if p.following is not None]
-        under_min = sum(p.leading is not None and p.leading.under_min_isr for p in led)
+        leading = [p.leading for p in led if p.leading is not None]
+        under_min = sum(state.under_min_isr for state in leading)
+        at_min = sum(len(state.isr) == state.effective_min_isr for state in leading)
         yield from _gauges(
             {
                 "kafka_server_replicamanager_partitioncount": len(partitions.by_name),
                 "kafka_server_replicamanager_leadercount": len(led),
                 "kafka_server_replicamanager_underreplicatedpartitions": behind,
                 "kafka_server_replicamanager_underminisrpartitioncount": under_min,
+                "kafka_server_replicamanager_atminisrpartitioncount": at_min,
                 "kafka_server_replicafetchermanager_maxlag": max(lags, default=0),
                 "kafka_log_logmanager_offlinelogdirectorycount": len(
                     self._broker.logs.offline_dirs
@@ -137,7 +154,12 @@ class BrokerCollector(Collector):
     def _quorum(self) -> Iterable[Metric]:
         controller, state = self._broker.controller, self._broker.quorum.state
         leader_id = -1 if state.leader_id is None else state.leader_id
-        return _gauges(
+        yield CounterMetricFamily(
+            "kafka_controller_controllerstats_uncleanleaderelections",
+            "Leaders elected that may lack committed records.",
+            value=controller.unclean_elections,
+        )
+        yield from _gauges(
             {
                 "kafka_controller_kafkacontroller_activecontrollercount": int(controller.is_active),
                 "kafka_server_raftmetrics_current_epoch": state.epoch,
@@ -194,7 +216,15 @@ class BrokerCollector(Collector):
 
     def _event_loop(self) -> Iterable[Metric]:
         metrics = self._broker.metrics
-        yield from _gauges({"odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6})
+        yield from _gauges(
+            {
+                "odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6,
+                # The loop handles the requests, as the handler threads of Apache Kafka do.
+                "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent": (
+                    self._idle.share()
+                ),
+            }
+        )
         yield CounterMetricFamily(
             "odradek_event_loop_lag_windows_late",
             "Times that the 99.9th percentile of the lag was more than a tenth of the session "
@@ -246,16 +276,17 @@ class BrokerCollector(Collector):
 
 
 class _QuantileFamily:
-    """One phase of request times: quantiles for dashboards, and sum and count."""
+    """One phase of request times: quantiles of the last minutes; sum and count since the start."""
 
     def __init__(self, name: str, text: str) -> None:
         self._quantiles = GaugeMetricFamily(name, text, labels=("request", "quantile"))
         self._summary = SummaryMetricFamily(f"{name}_all", text, labels=("request",))
         self.families: tuple[Metric, ...] = (self._quantiles, self._summary)
 
-    def add(self, request: str, histogram: Histogram) -> None:
-        for quantile in QUANTILES:
-            value_ms = histogram.quantile_us(float(quantile)) / 1000.0
+    def add(self, request: str, histogram: Histogram, recent: Histogram) -> None:
+        """No request lately: no quantiles, so that a plot ends instead of showing old numbers."""
+        for quantile in QUANTILES if recent.count else ():
+            value_ms = recent.quantile_us(float(quantile)) / 1000.0
             self._quantiles.add_metric((request, quantile), value_ms)
         self._summary.add_metric(
             (request,), count_value=histogram.count, sum_value=histogram.total_us / 1000.0

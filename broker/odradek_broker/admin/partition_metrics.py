@@ -1,15 +1,30 @@
-"""The series of /metrics per partition, eleven of them.
+"""The series of /metrics per partition: eleven, and six more of one that has had traffic.
 
 With 20,000 partitions they take a second to write, so a thread does it (`server.py`): it reads only
 single values, and copies the list of partitions in one step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from odradek_broker.partition.load import ReplicaLoad
 from odradek_broker.partition.service import PartitionService
+
+LABELS = ("topic", "partition")
+# Name → its help, and the counter. /v1/loads has rates and an estimate of the CPU.
+COUNTED: dict[str, tuple[str, Callable[[ReplicaLoad], int]]] = {
+    "odradek_replica_bytes_in": ("Bytes from producers.", lambda load: load.bytes_in),
+    "odradek_replica_messages_in": ("Records from producers.", lambda load: load.messages_in),
+    "odradek_replica_bytes_out": ("Bytes to consumers.", lambda load: load.bytes_out),
+    "odradek_replica_replicated_in": ("Bytes from the leader.", lambda load: load.replicated_in),
+    "odradek_replica_replicated_out": ("Bytes to followers.", lambda load: load.replicated_out),
+    "odradek_replica_requests": (
+        "Partitions in requests of producers, consumers and followers.",
+        lambda load: load.produces + load.fetches + load.replications,
+    ),
+}
 
 
 class PartitionCollector(Collector):
@@ -17,9 +32,8 @@ class PartitionCollector(Collector):
         self._partitions = partitions
 
     def collect(self) -> Iterable[Metric]:
-        labels = ("topic", "partition")
         gauges = {
-            name: GaugeMetricFamily(name, text, labels=labels)
+            name: GaugeMetricFamily(name, text, labels=LABELS)
             for name, text in {
                 "kafka_log_log_size": "Bytes on disk.",
                 "kafka_log_log_logstartoffset": "First offset.",
@@ -52,4 +66,16 @@ class PartitionCollector(Collector):
             )
             for family, value in zip(gauges.values(), values, strict=True):
                 family.add_metric((topic, str(index)), value)
-        return gauges.values()
+        return [*gauges.values(), *self._loads()]
+
+    def _loads(self) -> Iterable[Metric]:
+        counters = {
+            name: CounterMetricFamily(name, text, labels=LABELS)
+            for name, (text, _) in COUNTED.items()
+        }
+        for (topic, index), partition in list(self._partitions.by_name.items()):
+            load = partition.load
+            if any(load.counters()):
+                for name, (_, count) in COUNTED.items():
+                    counters[name].add_metric((topic, str(index)), count(load))
+        return counters.values()

@@ -5,13 +5,16 @@
                    such as {"ready": false, "reasons": {"recovery": "12 of 400 logs loaded"}}
     GET /metrics   Prometheus
     GET /v1/controller/partitions, /v1/controller/replicas    see controller_states.py
+    GET /v1/loads  see replica_loads.py
 
 aiohttp takes 0.3 s to import, longer than the rest of the broker's start. So `admin_front.py` binds
 the socket first, and imports this module when the broker is ready or its start takes long.
 """
 
 import asyncio
+import json
 import socket
+from collections.abc import Mapping
 
 from aiohttp import web
 from prometheus_client import (
@@ -24,10 +27,13 @@ from prometheus_client import (
 
 from odradek_broker.admin import controller_states
 from odradek_broker.admin.accepting import AdminListener
+from odradek_broker.admin.cluster_metrics import ClusterCollector
 from odradek_broker.admin.metrics import BrokerCollector
 from odradek_broker.admin.partition_metrics import PartitionCollector
+from odradek_broker.admin.replica_loads import replica_loads
 from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_protocol.ids import BrokerId
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DESCRIBE = {
@@ -53,6 +59,7 @@ class AdminServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/v1/controller/{what:partitions|replicas}", self._controller_states)
+        app.router.add_get("/v1/loads", self._loads)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def start(self, sock: socket.socket) -> None:
@@ -71,6 +78,9 @@ class AdminServer:
         self._broker = broker
         self._registry.register(BrokerCollector(broker, self._readiness))
         self._partitions.register(PartitionCollector(broker.partitions))
+        self._partitions.register(
+            ClusterCollector(BrokerId(broker.node_id), lambda: broker.controller.image)
+        )
 
     async def _healthz(self, _: web.Request) -> web.Response:
         healthy = self._readiness.healthy
@@ -99,9 +109,24 @@ class AdminServer:
         controller = {"controller": broker.node_id, "epoch": broker.controller.epoch}
         return web.json_response(controller | found)
 
+    async def _loads(self, request: web.Request) -> web.Response:
+        broker = self._broker
+        if broker is None:
+            return web.json_response({"error": "the broker is starting"}, status=503)
+        now_ms = broker.clock.monotonic_ms()
+        try:
+            text = await asyncio.to_thread(_loads_text, broker, now_ms, request.query)
+        except ValueError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        return web.Response(text=text, content_type="application/json")
+
     async def _metrics(self, _: web.Request) -> web.Response:
         partitions = await asyncio.to_thread(generate_latest, self._partitions)
         return web.Response(
             body=generate_latest(self._registry) + partitions,
             headers={"Content-Type": CONTENT_TYPE},
         )
+
+
+def _loads_text(broker: BrokerContext, now_ms: float, query: Mapping[str, str]) -> str:
+    return json.dumps(replica_loads(broker.node_id, broker.partitions, now_ms, query))

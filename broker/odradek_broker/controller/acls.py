@@ -37,7 +37,7 @@ def create_acls(image: MetadataImage, request: Struct, rng: Random) -> Controlle
             new.add(acl)
             records.append(AccessControlEntryRecord(_random_uuid(rng), *acl))
         code = ErrorCode.none if message is None else ErrorCode.invalid_request
-        results.append(Struct(error_code=code, error_message=message))
+        results.append(Struct(error_code=code, error_message=message or ""))
     return ControllerResult(records, Struct(results=results))
 
 
@@ -89,7 +89,7 @@ def delete_acls(image: MetadataImage, request: Struct) -> ControllerResult[Struc
         results.append(
             Struct(
                 error_code=code,
-                error_message=message,
+                error_message=message or "",
                 matching_acls=[_matched(acl) for _, acl in matching],
             )
         )
@@ -124,7 +124,7 @@ def _unknown_part(wanted: AclFilter) -> str | None:
 def _matched(acl: Acl) -> Struct:
     return Struct(
         error_code=ErrorCode.none,
-        error_message=None,
+        error_message="",
         resource_type=acl.resource_type,
         resource_name=acl.resource_name,
         pattern_type=acl.pattern_type,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from math import inf
 from random import Random
 
 from odradek_broker.controller import (
@@ -25,6 +26,7 @@ from odradek_broker.controller import (
     brokers,
     client_quotas,
     configs,
+    delegation_tokens,
     directories,
     features,
     leader_election,
@@ -35,6 +37,7 @@ from odradek_broker.controller import (
     topics,
 )
 from odradek_broker.controller.context import ControllerContext, at_once
+from odradek_broker.controller.delegation_tokens import Asker, TokenRules
 from odradek_broker.controller.eligible_replicas import drop_where_min_isr_fell
 from odradek_broker.controller.heartbeats import (
     BrokerSessions,
@@ -47,6 +50,7 @@ from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
+from odradek_broker.model.principal import Principal
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -75,6 +79,7 @@ class PeriodicTask(Enum):
     FENCE_SILENT_BROKERS = "fence brokers whose session ended"
     BALANCE_LEADERS = "move leadership back to preferred replicas"
     ELECT_WHERE_LEADERLESS = "elect leaders of partitions that have none, uncleanly if allowed"
+    REMOVE_EXPIRED_TOKENS = "remove expired delegation tokens"
 
 
 NOTHING_DUE: ControllerResult[None] = ControllerResult([], None)
@@ -114,10 +119,14 @@ class ActiveController:
         self._cluster_id = cluster_id
         self._balance_at_ms = now_ms + self._balance_interval_ms
         self._unclean_at_ms = now_ms + settings.int("unclean.leader.election.interval.ms")
+        self._wall_ms = wall_ms
+        self._tokens = TokenRules.of(settings)
+        enabled = self._tokens.key is not None
+        self._tokens_at_ms = now_ms + self._tokens.check_interval_ms if enabled else inf
 
     def first_records(self, users: Sequence[MetadataRecord] = ()) -> Sequence[MetadataRecord]:
-        """What a new controller has to write: the first records of a new cluster, with the users
-        that it begins with, or the rest of what its predecessor began."""
+        """The records that a new controller writes first: those of a new cluster, with the users
+        that it begins with, or new leaders of partitions whose leader is absent."""
         if not self.latest.features:
             return [*brokers.bootstrap(), *users]
         return brokers.replace_absent_leaders(self.latest, unclean_default=self._unclean)
@@ -260,6 +269,24 @@ class ActiveController:
     def alter_user_scram_credentials(self, request: Struct) -> ControllerResult[Struct]:
         return scram.alter_user_scram_credentials(self.latest, request)
 
+    def create_delegation_token(
+        self, request: Struct, principal: Principal
+    ) -> ControllerResult[Struct]:
+        return delegation_tokens.create(self._tokens, request, self._asker(principal), self._rng)
+
+    def renew_delegation_token(
+        self, request: Struct, principal: Principal
+    ) -> ControllerResult[Struct]:
+        return delegation_tokens.renew(self.latest, self._tokens, request, self._asker(principal))
+
+    def expire_delegation_token(
+        self, request: Struct, principal: Principal
+    ) -> ControllerResult[Struct]:
+        return delegation_tokens.expire(self.latest, self._tokens, request, self._asker(principal))
+
+    def _asker(self, principal: Principal) -> Asker:
+        return Asker(principal, self._wall_ms())
+
     def create_acls(self, request: Struct) -> ControllerResult[Struct]:
         return acls.create_acls(self.latest, request, self._rng)
 
@@ -302,11 +329,16 @@ class ActiveController:
                 return self._balance_leaders(now_ms)
             case PeriodicTask.ELECT_WHERE_LEADERLESS:
                 return self._elect_where_leaderless(now_ms)
+            case PeriodicTask.REMOVE_EXPIRED_TOKENS:
+                return self._remove_expired_tokens(now_ms)
 
     def next_periodic_ms(self) -> float:
         """When a periodic task is due at the earliest."""
         return min(
-            self.sessions.next_expiry_ms(self.latest), self._balance_at_ms, self._unclean_at_ms
+            self.sessions.next_expiry_ms(self.latest),
+            self._balance_at_ms,
+            self._unclean_at_ms,
+            self._tokens_at_ms,
         )
 
     def _fence_silent_brokers(self, now_ms: float) -> ControllerResult[None]:
@@ -349,8 +381,19 @@ class ActiveController:
             )
         )
 
+    def _remove_expired_tokens(self, now_ms: float) -> ControllerResult[None]:
+        if now_ms < self._tokens_at_ms:
+            return NOTHING_DUE
+        self._tokens_at_ms = now_ms + self._tokens.check_interval_ms
+        records = delegation_tokens.remove_expired(self.latest, self._wall_ms())
+        if records:
+            logger.info("removing %d expired delegation tokens", len(records))
+        if len(records) >= delegation_tokens.REMOVED_MAX:
+            self._tokens_at_ms = 0.0  # there may be more: due again at once
+        return ControllerResult(records, None)
+
     def _swept(self, sweep: Sweep) -> ControllerResult[None]:
-        """With many partitions the sweep itself, else its records."""
+        """The result: with many partitions the sweep is left to the caller, else it runs here."""
         if self.has_many_partitions:
             return ControllerResult([], None, sweep)
         return ControllerResult(sweep(), None)

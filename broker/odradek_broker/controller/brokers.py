@@ -27,6 +27,10 @@ from odradek_broker.metadata.features import (
     GROUP_VERSION_LEVEL,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
+    SHARE_VERSION,
+    SHARE_VERSION_LEVEL,
+    STREAMS_VERSION,
+    STREAMS_VERSION_LEVEL,
     TRANSACTION_VERSION,
     TRANSACTION_VERSION_LEVEL,
 )
@@ -55,6 +59,8 @@ def bootstrap() -> Sequence[MetadataRecord]:
     return [
         FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
         FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL),
+        FeatureLevelRecord(SHARE_VERSION, SHARE_VERSION_LEVEL),
+        FeatureLevelRecord(STREAMS_VERSION, STREAMS_VERSION_LEVEL),
         FeatureLevelRecord(TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
     ]
 

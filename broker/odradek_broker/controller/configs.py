@@ -1,4 +1,4 @@
-"""Decisions about configurations: of topics, groups, and brokers (one, or the default of all).
+"""Decisions about configurations: of topics, groups, client metrics, and brokers (one, or all).
 
 AlterConfigs replaces all settings of a resource; IncrementalAlterConfigs changes single
 names (SET, DELETE, and APPEND, SUBTRACT for lists). A resource changes as a whole or not at all.
@@ -7,12 +7,15 @@ Checks and error messages are Apache Kafka's.
 
 from collections import Counter
 from collections.abc import Mapping
-from enum import IntEnum
 
 from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.metadata.image import ConfigResource, MetadataImage
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
+from odradek_broker.model.client_metrics_configs import (
+    CLIENT_METRICS_CONFIGS,
+    validate_client_metrics_configs,
+)
 from odradek_broker.model.config_table import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -23,17 +26,10 @@ from odradek_broker.model.config_table import (
     parse_topic_configs,
 )
 from odradek_broker.model.group_configs import validate_group_configs
-from odradek_broker.runtime.settings import ConfigSource, Settings
+from odradek_broker.runtime.settings import Settings
+from odradek_protocol.admin_codes import ConfigOperation, ConfigSource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
-
-
-class Operation(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
 
 # -- topics -----------------------------------------------------------------------------------
 
@@ -71,7 +67,7 @@ def effective_topic_configs(
 ) -> list[Struct]:
     entries = dict(defaults)
     for name, value in overrides.items():
-        entries[name] = _config_entry(TOPIC_CONFIGS[name], value, ConfigSource.TOPIC)
+        entries[name] = _config_entry(TOPIC_CONFIGS[name], value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
     return list(entries.values())
 
 
@@ -139,6 +135,10 @@ def _alter_resource(
         resource = ConfigResource(ResourceType.GROUP, asked.resource_name)
         if not asked.resource_name:
             raise _invalid_request("Default group resources are not allowed.")
+    elif asked.resource_type == ResourceType.CLIENT_METRICS:
+        resource = ConfigResource(ResourceType.CLIENT_METRICS, asked.resource_name)
+        if not asked.resource_name:
+            raise _invalid_request("Subscription name can't be empty")
     else:
         raise _invalid_request(f"Unknown resource type {asked.resource_type}")
     before = image.configs.get(resource, {})
@@ -167,7 +167,7 @@ def _check_names_and_nulls(asked: Struct, *, incremental: bool) -> None:
         config.name
         for config in asked.configs
         if config.value is None
-        and not (incremental and config.config_operation == Operation.DELETE)
+        and not (incremental and config.config_operation == ConfigOperation.DELETE)
     ]
     if nulls:
         raise _invalid_request(f"Null value not supported for : {', '.join(nulls)}")
@@ -197,15 +197,15 @@ def _apply_operations(
     after = dict(before)
     for config in asked.configs:
         name, operation, value = config.name, config.config_operation, config.value
-        if operation == Operation.SET:
+        if operation == ConfigOperation.SET:
             after[name] = value
-        elif operation == Operation.DELETE:
+        elif operation == ConfigOperation.DELETE:
             after.pop(name, None)
-        elif operation in (Operation.APPEND, Operation.SUBTRACT):
-            key = _list_key(resource, name, Operation(operation))
+        elif operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            key = _list_key(resource, name, ConfigOperation(operation))
             old = [part for part in (after.get(name, key.default) or "").split(",") if part]
             parts = value.split(",")
-            if operation == Operation.APPEND:
+            if operation == ConfigOperation.APPEND:
                 after[name] = ",".join(dict.fromkeys([*old, *parts]))
             else:
                 after[name] = ",".join(part for part in old if part not in parts)
@@ -214,10 +214,14 @@ def _apply_operations(
     return after
 
 
-def _list_key(resource: ConfigResource, name: str, operation: Operation) -> ConfigKey:
+def _list_key(resource: ConfigResource, name: str, operation: ConfigOperation) -> ConfigKey:
     if resource.type is not ResourceType.BROKER:
         # No setting of a group is a list.
-        key = TOPIC_CONFIGS.get(name) if resource.type is ResourceType.TOPIC else None
+        tables = {
+            ResourceType.TOPIC: TOPIC_CONFIGS,
+            ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+        }
+        key = tables.get(resource.type, {}).get(name)
         refusal = f"Can't {operation.name} to key {name} because its type is not LIST."
     else:
         key = BROKER_CONFIGS.get(name)
@@ -247,6 +251,12 @@ def _validate(
     if resource.type is ResourceType.GROUP:  # which need not exist
         try:
             validate_group_configs(after, settings.int)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.invalid_config, str(error)) from None
+        return
+    if resource.type is ResourceType.CLIENT_METRICS:
+        try:
+            validate_client_metrics_configs(after)
         except ConfigError as error:
             raise KafkaError(ErrorCode.invalid_config, str(error)) from None
         return

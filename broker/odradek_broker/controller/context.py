@@ -30,7 +30,7 @@ from odradek_broker.metadata.image import (
     TopicImage,
 )
 from odradek_broker.metadata.records import NO_LEADER
-from odradek_protocol.ids import BrokerId, TopicId
+from odradek_protocol.ids import BrokerId
 
 # Partitions to change, or replicas to check, in one step: some 2 ms.
 PARTITIONS_PER_STEP = 50
@@ -68,24 +68,6 @@ class ControllerContext:
                 for replica in partition.replicas:
                     key = PartitionAndReplica(topic.id, index, replica)
                     self.replicas.adopt(key, self._replica_state(partition, replica))
-
-    # -- brokers -----------------------------------------------------------------------------
-
-    def live_brokers(self) -> frozenset[BrokerId]:
-        """Brokers that serve clients, including those in controlled shutdown."""
-        return frozenset(broker.id for broker in self.image.brokers.values() if not broker.fenced)
-
-    def shutting_down_brokers(self) -> frozenset[BrokerId]:
-        brokers = self.image.brokers.values()
-        return frozenset(b.id for b in brokers if b.in_controlled_shutdown and not b.fenced)
-
-    def topics_to_delete(self) -> set[TopicId]:
-        """Deleted topics of which some broker still has files."""
-        return {id_ for id_ in self.deletions.topics() if id_ not in self.image.topics_by_id}
-
-    def topics_ineligible(self) -> set[TopicId]:
-        """Deleted topics that wait for a broker that is down."""
-        return self.topics_to_delete() & {key.topic_id for key in self.deletions.ineligible()}
 
     # -- changes -----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from odradek_broker.controller.replica_states import (
     ReplicaState,
     ReplicaStates,
 )
-from odradek_protocol.ids import BrokerId, Offset, TopicId
+from odradek_protocol.ids import BrokerId, Offset
 
 
 class Deletions:
@@ -79,16 +79,10 @@ class Deletions:
             if not pending:
                 del self._pending[key.replica]
 
-    # -- for metrics and the admin API -----------------------------------------------------
+    # -- pending deletions -----------------------------------------------------------------
 
     def __iter__(self) -> Iterator[PartitionAndReplica]:
         return (key for pending in self._pending.values() for key in pending)
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
-
-    def ineligible(self) -> list[PartitionAndReplica]:
-        return [k for k in self if self._states.state(k) is ReplicaState.DELETION_INELIGIBLE]
-
-    def topics(self) -> set[TopicId]:
-        return {key.topic_id for key in self}

@@ -48,7 +48,7 @@ def directories_failed(
     *,
     unclean_default: bool,
 ) -> list[MetadataRecord]:
-    """Empty if the failures are recorded already."""
+    """The records for newly failed directories; empty if they are recorded already."""
     if has_none_left(broker, failed):
         # Its directories stay in the metadata: when it returns with them, its replicas are online
         # again.

@@ -78,13 +78,13 @@ class BrokerSessions:
         session.offline_dirs = frozenset(offline_dirs)
 
     def answering(self, broker_id: BrokerId) -> None:
-        """The answer to its heartbeat takes a while: a decision about thousands of partitions."""
+        """The answer to its heartbeat needs a long decision, about thousands of partitions."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.unanswered += 1
 
     def answered(self, broker_id: BrokerId, now_ms: float) -> None:
-        """It has a whole session from now on, unless its connection broke meanwhile."""
+        """The broker gets a whole new session now, unless its connection broke meanwhile."""
         session = self._sessions.get(broker_id)
         if session is not None and session.unanswered:
             session.unanswered -= 1
@@ -135,7 +135,7 @@ class BrokerSessions:
         ]
 
     def next_expiry_ms(self, image: MetadataImage) -> float:
-        """No session ends before this time."""
+        """The earliest time at which a session may end."""
         return min(
             (
                 self._ends_ms(self._sessions[broker.id])

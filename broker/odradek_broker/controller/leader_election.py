@@ -1,4 +1,4 @@
-"""ElectLeaders: an operator asks for elections; preferred ones, or unclean ones.
+"""ElectLeaders: elections that an operator requests, preferred or unclean.
 
 preferred   elects the first replica of the assignment
 unclean     elects a leader for a partition without one, even if it lacks committed records
@@ -6,8 +6,6 @@ unclean     elects a leader for a partition without one, even if it lacks commit
 Per partition, with Apache Kafka's codes: ELECTION_NOT_NEEDED if nothing would change,
 PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE if it is impossible.
 """
-
-from enum import IntEnum
 
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
@@ -17,14 +15,9 @@ from odradek_broker.controller.partition_changes import (
 from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+from odradek_protocol.admin_codes import ElectionType
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
-
-
-class ElectionType(IntEnum):
-    PREFERRED = 0
-    UNCLEAN = 1
-
 
 _NOT_NEEDED_MESSAGE = "Leader election not needed for topic partition."
 _NOT_AVAILABLE = {

@@ -1,4 +1,4 @@
-"""The replicas of new partitions, named in the request or chosen here, and their records. Pure.
+"""Replicas of new partitions, from the request or chosen here, and their records. Does no I/O.
 
 CreateTopics and CreatePartitions use it, and a reassignment for the replicas that it names.
 Messages are Apache Kafka's.

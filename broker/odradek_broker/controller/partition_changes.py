@@ -110,7 +110,7 @@ def is_lost(image: MetadataImage, partition: PartitionRegistration, replica: Bro
 
 @dataclass(frozen=True, slots=True)
 class PartitionUpdate:
-    """What a decision changes about a partition; a field that is None stays as it is."""
+    """The fields of a partition that a decision changes; None: unchanged."""
 
     isr: Replicas | None = None
     replicas: Replicas | None = None

@@ -26,12 +26,14 @@ from odradek_broker.controller import voters as voters_rules
 from odradek_broker.controller.active import ActiveController, PeriodicTask, Term, delta_of
 from odradek_broker.controller.context import ControllerContext, at_once
 from odradek_broker.controller.metadata_log import MetadataLog
+from odradek_broker.controller.partition_changes import RECOVERING
 from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.controller.topics import Charge, free, partitions_asked_for
-from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.delta import MetadataDelta, PartitionChange
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import MetadataRecord
+from odradek_broker.model.principal import Principal
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.runtime.clock import Clock, SystemClock
 from odradek_broker.runtime.settings import Settings
@@ -46,7 +48,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # The end of a broker may cause more records than fit into one batch. They need not be atomic: the
-# next controller finds what is left to do. Requests stay far below this (10,000 partitions).
+# next controller continues. Requests stay far below this (10,000 partitions).
 RECORDS_PER_BATCH_MAX = 25_000
 # A request about more partitions than this is decided in a thread: it would block the loop for
 # longer than 50 ms.
@@ -90,6 +92,7 @@ class ControllerService:
         # Periodic tasks that are still to be decided in this round; empty between rounds.
         self._tasks_left: deque[PeriodicTask] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.unclean_elections = 0  # while this node was the active controller
         metadata.subscribe(self._committed)
 
     @property
@@ -138,6 +141,7 @@ class ControllerService:
     def _committed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
         if self._active is not None:
             self._active.committed(delta)
+            self.unclean_elections += sum(map(_is_unclean_election, delta.changed_partitions()))
 
     # -- periodic work ----------------------------------------------------------------------
 
@@ -194,11 +198,14 @@ class ControllerService:
     def voter_change(
         self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
     ) -> voters_rules.VoterChange:
-        """The next change of the voters, if one is due; see voters.py."""
+        """The next change of the voters, if one is due; see voters.py.
+
+        Against the latest image: a broker that may stop must not become a voter meanwhile.
+        """
         if self._active is None:
             return None
-        listed = self._settings.quorum_voters
-        return voters_rules.voter_change(self.image, voters, observers, self.node_id, listed)
+        listed, latest = self._settings.quorum_voters, self._active.latest
+        return voters_rules.voter_change(latest, voters, observers, self.node_id, listed)
 
     async def remember_voter_removal(self, node_id: int) -> None:
         """Before an operator's RemoveRaftVoter: the node is not made a voter again by itself."""
@@ -324,6 +331,18 @@ class ControllerService:
         active = await self._turn()
         return await self._commit(active, active.alter_user_scram_credentials(request))
 
+    async def create_delegation_token(self, request: Struct, principal: Principal) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.create_delegation_token(request, principal))
+
+    async def renew_delegation_token(self, request: Struct, principal: Principal) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.renew_delegation_token(request, principal))
+
+    async def expire_delegation_token(self, request: Struct, principal: Principal) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.expire_delegation_token(request, principal))
+
     async def alter_client_quotas(self, request: Struct) -> Struct:
         active = await self._turn()
         return await self._commit(active, active.alter_client_quotas(request))
@@ -347,7 +366,7 @@ class ControllerService:
         if result.records:
             await self._append(active, result.records)
             if active.latest.offset == self.image.offset:
-                active.latest = self.image  # equal: keep one of them
+                active.latest = self.image  # no record: nothing changed, so keep the existing image
         elif self._last_append is not None and not self._last_append.done():
             # The decision depends on records that may never be committed. If the response came too
             # early, a leader whose ISR "is changed already" could wait for the change for ever.
@@ -409,3 +428,14 @@ class ControllerService:
         active.latest = delta.after
         self._last_append = committed
         return committed
+
+
+def _is_unclean_election(change: PartitionChange) -> bool:
+    """The new leader is marked as recovering: it may lack committed records."""
+    before, after = change.before, change.after
+    return (
+        before is not None
+        and after.leader_epoch != before.leader_epoch
+        and after.leader_recovery_state == RECOVERING
+        and after.leader >= 0
+    )

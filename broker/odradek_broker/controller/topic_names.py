@@ -1,10 +1,11 @@
-"""Valid topic names, with Kafka's error messages."""
+"""Valid topic names, and Kafka's error messages for invalid and unknown ones."""
 
 import re
 
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX = 249  # leaves room for "-<partition>" and a suffix in a directory name
+NOT_HOSTED = "This server does not host this topic-partition."  # of an unknown topic
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -21,7 +21,7 @@ from odradek_broker.controller.new_partitions import (
     place_replicas,
 )
 from odradek_broker.controller.result import ControllerResult
-from odradek_broker.controller.topic_names import collision_key, validate_topic_name
+from odradek_broker.controller.topic_names import NOT_HOSTED, collision_key, validate_topic_name
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
     ConfigRecord,
@@ -47,7 +47,7 @@ Charge = Callable[[int], None]
 
 
 def free(partitions: int) -> None:
-    """There is no quota."""
+    """A charge function for requests without a quota."""
 
 
 # -- CreateTopics -----------------------------------------------------------------------------
@@ -295,9 +295,8 @@ def _doom_by_name(
     if times > 1:
         return [_delete_answer(name, None, _INVALID, "Duplicate topic name.")]
     if topic is None:
-        reason = "This server does not host this topic-partition."
         code = ErrorCode.unknown_topic_or_partition
-        return [_delete_answer(name, None, code, reason)]
+        return [_delete_answer(name, None, code, NOT_HOSTED)]
     if topic.id in ids:
         doomed.pop(topic.id, None)
         reason = "The provided topic name maps to an ID that was already supplied."

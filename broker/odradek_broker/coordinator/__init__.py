@@ -1,8 +1,9 @@
-"""Coordinators over an internal compacted topic: what groups and transactions share.
+"""Coordinators over an internal topic: the common part of groups, transactions and share groups.
 
 A coordinator is a set of shards, one per partition of its topic (`__consumer_offsets`,
-`__transaction_state`). A key (group id, transactional id) belongs to the partition
-`partition_for(key, partitions)`; the broker that leads this partition coordinates the key.
+`__transaction_state`, `__share_group_state`). A key (group id, transactional id, share partition)
+belongs to the partition `partition_for(key, partitions)`; the broker that leads this partition
+coordinates the key.
 
     hashing         which partition a key belongs to
     result          CoordinatorResult, CoordinatorRecord, DeferredResponse, Moment
@@ -12,6 +13,7 @@ A coordinator is a set of shards, one per partition of its topic (`__consumer_of
     host            one shard with its log: append, replay, respond once committed
     loading         replays batches of the log into a shard
     internal_topics the settings with which the internal topics are created
+    broker_calls    requests to the coordinators on other brokers
     service         CoordinatorService: all hosts of this broker. The only module that does I/O
 
 **The contract for a shard.** It does no I/O: it has no clock, no asyncio and no log. Decisions

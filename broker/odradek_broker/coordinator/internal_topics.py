@@ -14,6 +14,7 @@ from odradek_broker.runtime.settings import Settings
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 REPLICATION_FACTOR_WANTED = 3
 
 
@@ -25,7 +26,7 @@ class InternalTopic(NamedTuple):
 
 
 def internal_topic(name: str, settings: Settings, image: MetadataImage) -> InternalTopic:
-    """Of `__consumer_offsets` or `__transaction_state`."""
+    """Settings of `__consumer_offsets`, `__transaction_state` or `__share_group_state`."""
     if name == OFFSETS_TOPIC:
         return InternalTopic(
             name,
@@ -35,6 +36,20 @@ def internal_topic(name: str, settings: Settings, image: MetadataImage) -> Inter
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(settings.int("offsets.topic.segment.bytes")),
+            },
+        )
+    if name == SHARE_STATE_TOPIC:
+        # Not compacted: the updates of a key add up. The coordinator deletes obsolete records.
+        return InternalTopic(
+            name,
+            settings.int("share.coordinator.state.topic.num.partitions"),
+            _replication("share.coordinator.state.topic.replication.factor", settings, image),
+            {
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "compression.type": "producer",
+                "min.insync.replicas": str(settings.int("share.coordinator.state.topic.min.isr")),
+                "segment.bytes": str(settings.int("share.coordinator.state.topic.segment.bytes")),
             },
         )
     assert name == TRANSACTION_TOPIC, name

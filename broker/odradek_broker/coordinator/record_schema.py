@@ -29,6 +29,7 @@ _TYPES: dict[str, type] = {
     "bool": bool,
     "int8": int,
     "int16": int,
+    "uint16": int,
     "int32": int,
     "int64": int,
     "string": str,
@@ -40,13 +41,14 @@ _NO_DEFAULT = object()
 
 @dataclass(frozen=True)
 class F:
-    """One field. `items`: it is an array of structures (`kind` is their name), or, with
-    `is_array`, of plain values. `since`/`until` are versions, both included."""
+    """One field. `items`: it is an array of structures (`kind` is their name), or a `single` one;
+    with `is_array` an array of plain values. `since`/`until` are versions, both included."""
 
     name: str
     kind: str
     items: "tuple[F, ...]" = ()
     is_array: bool = False
+    single: bool = False
     nullable: bool = False
     since: int = 0
     until: int = 32767
@@ -56,7 +58,7 @@ class F:
     def default_value(self) -> Any:
         if self.default is not _NO_DEFAULT:
             return self.default
-        if self.items or self.is_array:
+        if (self.items or self.is_array) and not self.single:
             return ()
         if self.nullable or self.kind == "uuid":
             return None
@@ -135,7 +137,7 @@ def _class_of(name: str, fields: tuple[F, ...], version: int, flexible: bool) ->
             if field.items
             else _TYPES[field.kind]
         )
-        if field.items or field.is_array:
+        if (field.items or field.is_array) and not field.single:
             kind = tuple[kind, ...]
         if field.nullable:
             kind = kind | None

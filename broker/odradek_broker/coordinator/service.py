@@ -129,7 +129,6 @@ class CoordinatorService(Generic[S]):
         # For metrics.
         self.loads = 0
         self.last_load_ms = 0.0
-        self.load_failures = 0
 
     def start(self) -> None:
         """Starts to coordinate the partitions that this broker leads now and later."""
@@ -186,7 +185,7 @@ class CoordinatorService(Generic[S]):
         return await self._within(future, timeout_ms)
 
     async def read(self, partition: int, look: Callable[[S, Moment], T]) -> T:
-        """What `look` returns, once everything that it saw is committed."""
+        """The result of `look`, once everything that it saw is committed."""
         return await self.write(
             partition, lambda shard, now: CoordinatorResult((), look(shard, now))
         )
@@ -257,6 +256,10 @@ class CoordinatorService(Generic[S]):
             finally:
                 timer.cancel()
         return await future
+
+    def now_ms(self) -> int:
+        """Wall time, as decisions get it."""
+        return self._clock.now_ms()
 
     def _now(self) -> Moment:
         return Moment(self._clock.monotonic_ms(), self._clock.now_ms())
@@ -363,7 +366,6 @@ class CoordinatorService(Generic[S]):
                 await self._load_once(led)
                 return
             except Exception as error:
-                self.load_failures += 1
                 if isinstance(error, KafkaError | OSError):
                     logger.error("%s: loading failed: %s", led.partition.topic_partition, error)
                 else:

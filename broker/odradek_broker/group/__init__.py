@@ -6,7 +6,7 @@
     turn           one decision in progress: the time, the timers, its records and responses
     group          the protocol that every kind of group implements (Group)
     classic_group  a classic group: members, generation, the steps of a rebalance
-    classic_join, classic_sync  what a member's request does to its group
+    classic_join, classic_sync  the effect of a member's request on its group
     classic_requests   the same as decisions on a shard
     offsets        committed offsets, and those of open transactions
     offset_requests, offset_expiry   commit, fetch, delete, expire

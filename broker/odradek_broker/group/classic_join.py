@@ -93,7 +93,6 @@ def _add(group: ClassicGroup, turn: Turn, request: Join, member_id: str) -> Defe
         request.protocols,
         is_new=True,
         deferred_join=deferred,
-        join_version=request.version,
     )
     if group.is_empty:
         group.protocol_type = request.protocol_type
@@ -148,7 +147,6 @@ def _wait(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> Def
     member.session_timeout_ms = request.session_timeout_ms
     member.client_id, member.client_host = request.client_id, request.client_host
     member.deferred_join = deferred
-    member.join_version = request.version
     group.alive(turn, member)
     return deferred
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek_broker.coordinator.result import DeferredResponse
@@ -31,7 +31,6 @@ class Member:
     is_new: bool = False  # joined for the first time, and its join is still parked
     deferred_join: DeferredResponse | None = None
     deferred_sync: DeferredResponse | None = None
-    join_version: int = field(default=0)  # of the parked request
 
     def metadata(self, protocol: str | None) -> bytes:
         """The metadata for this protocol; empty if the member does not support it."""
@@ -39,9 +38,6 @@ class Member:
             if name == protocol:
                 return metadata
         return b""
-
-    def supports(self, protocol: str) -> bool:
-        return any(name == protocol for name, _ in self.protocols)
 
     def vote(self, candidates: set[str]) -> str:
         """The candidate that the member prefers: the first in its own order."""
@@ -81,7 +77,7 @@ def common_protocols(members: Collection[Member]) -> set[str]:
 
 
 def most_voted_protocol(members: Collection[Member]) -> str:
-    """Of those that every member supports, the one that most members prefer."""
+    """The protocol that most members prefer, among those that every member supports."""
     candidates = common_protocols(members)
     votes = Counter(member.vote(candidates) for member in members)
     return votes.most_common(1)[0][0]

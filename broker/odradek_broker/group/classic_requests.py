@@ -9,6 +9,7 @@ from odradek_broker.group.classic_join import Join, join
 from odradek_broker.group.consumer import requests as consumer_requests
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.shard import GroupShard
+from odradek_broker.group.streams.group import StreamsGroup
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
 
@@ -22,7 +23,16 @@ def join_group(shard: GroupShard, now: Moment, request: Join) -> CoordinatorResu
         group = shard.groups[request.group_id] = ClassicGroup(request.group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_requests.classic_join(shard, now, group, request)
-    assert isinstance(group, ClassicGroup)
+    if isinstance(group, StreamsGroup) and group.is_empty and not request.member_id:
+        # An application that goes back to the classic protocol. The client tries again; by then the
+        # records are replayed.
+        turn = shard.turn(now)
+        turn.records.extend(group.tombstones())
+        again = join_error(request.member_id, ErrorCode.coordinator_load_in_progress)
+        return turn.result(again, volatile=False)
+    if not isinstance(group, ClassicGroup):  # a group of another kind, or with members
+        code = ErrorCode.inconsistent_group_protocol
+        return CoordinatorResult((), join_error(request.member_id, code))
     turn = shard.turn(now)
     answer = join(group, turn, request)
     shard.forget_if_unused(request.group_id)

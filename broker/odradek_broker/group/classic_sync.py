@@ -23,7 +23,7 @@ class Sync:
     assignments: Mapping[str, bytes]  # by member id; only the leader sends them
 
     def contradicts(self, group: ClassicGroup) -> bool:
-        """Whether it names another protocol than the group has."""
+        """Whether the request names another protocol than the group has."""
         return (self.protocol_type is not None and self.protocol_type != group.protocol_type) or (
             self.protocol_name is not None and self.protocol_name != group.protocol
         )
@@ -80,7 +80,7 @@ def heartbeat(
     group_instance_id: str | None,
     generation: int,
 ) -> ErrorCode:
-    """What the member has to do; raises KafkaError if it is not a member (any more)."""
+    """Whether the member has to rejoin; raises KafkaError if it is not a member (any more)."""
     if group.state is GroupState.DEAD:
         raise KafkaError(ErrorCode.coordinator_not_available)
     member = group.validate_member(member_id, group_instance_id)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from odradek_broker.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
+from odradek_broker.group.share.config import ShareGroupConfig
+from odradek_broker.group.streams.config import StreamsGroupConfig
 from odradek_broker.model.assignor_names import ASSIGNOR_NAMES
 from odradek_broker.runtime.settings import Settings
 
@@ -22,6 +24,8 @@ class GroupConfig:
     offsets_retention_ms: int = 10080 * MS_PER_MINUTE
     offsets_retention_check_ms: int = 600_000
     consumer: ConsumerGroupConfig = ConsumerGroupConfig()  # noqa: RUF009  (it is frozen)
+    share: ShareGroupConfig = ShareGroupConfig()  # noqa: RUF009  (it is frozen)
+    streams: StreamsGroupConfig = StreamsGroupConfig()  # noqa: RUF009  (it is frozen)
 
     @classmethod
     def of(cls, settings: Settings) -> "GroupConfig":
@@ -33,6 +37,8 @@ class GroupConfig:
             offset_metadata_max_bytes=settings.int("offset.metadata.max.bytes"),
             offsets_retention_ms=settings.int("offsets.retention.minutes") * MS_PER_MINUTE,
             offsets_retention_check_ms=settings.int("offsets.retention.check.interval.ms"),
+            share=ShareGroupConfig.of(settings),
+            streams=StreamsGroupConfig.of(settings),
             consumer=ConsumerGroupConfig(
                 session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
                 heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),

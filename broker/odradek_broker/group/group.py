@@ -12,7 +12,10 @@ from odradek_protocol.error_codes import ErrorCode
 
 class Group(Protocol):
     group_id: str
-    type_name: str  # "Classic", "Consumer": as in ListGroups
+
+    def __init__(self, group_id: str) -> None: ...
+
+    type_name: str  # "Classic", "Consumer", "Share", "Streams": as in ListGroups
 
     @property
     def state_name(self) -> str:

@@ -7,8 +7,10 @@ from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer.requests import CONSUMER
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.shard import CLASSIC, GroupKind, GroupShard
+from odradek_broker.group.share.requests import SHARE
+from odradek_broker.group.streams.requests import STREAMS
 
-GROUP_KINDS: tuple[GroupKind, ...] = (CLASSIC, CONSUMER)
+GROUP_KINDS: tuple[GroupKind, ...] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 
 def new_shard(

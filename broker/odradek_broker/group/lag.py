@@ -55,6 +55,24 @@ class LogEnds:
             return partition.high_watermark
         return self._remote.get(key)
 
+    async def fetch(self, keys: Iterable[Key]) -> dict[Key, Offset]:
+        """The ends of these partitions, as their leaders have them now, as far as known."""
+        image, hosted = self._partitions.image, self._partitions.by_name
+        ends: dict[Key, Offset] = {}
+        remote = []
+        for key in keys:
+            partition = hosted.get(key)
+            if partition is not None and partition.leading is not None:
+                ends[key] = partition.high_watermark
+            else:
+                remote.append(key)
+        wanted = by_leader(image, remote)
+        for answer in await asyncio.gather(
+            *(self._ask(image, leader, asked) for leader, asked in wanted.items())
+        ):
+            ends.update(answer)
+        return ends
+
     async def run(self) -> None:
         """Runs until it is cancelled."""
         try:

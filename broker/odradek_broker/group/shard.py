@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeVar
 
 from odradek_broker.coordinator.record_schema import version_of
 from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, CoordinatorResult, Moment
@@ -41,6 +42,9 @@ class GroupKind:
 
     replayers: Mapping[int, Replayer]  # by the type of a record's key
     timers: Mapping[str, Due]  # by the first part of a timer's key
+
+
+G = TypeVar("G", bound=Group)
 
 
 class GroupShard:
@@ -156,6 +160,25 @@ class GroupShard:
         value = None if record.value is None else records.offset_of(record.value)
         self.offsets.replay(offset, producer_id, key.group, (key.topic, key.partition), value)
         self.keep_or_forget(key.group)
+
+    def group_to_replay(
+        self, kind: type[G], group_id: str, *, ends: bool, is_tombstone: bool
+    ) -> G | None:
+        """The group that a record of this kind of group changes; the first one makes it. None: the
+        record ended the group, or is a tombstone of records that compaction has removed already.
+        """
+        found = self.groups.get(group_id)
+        if ends:
+            if isinstance(found, kind):
+                del self.groups[group_id]
+                self.keep_or_forget(group_id)
+            return None
+        if isinstance(found, kind):
+            return found
+        if is_tombstone:
+            return None
+        made = self.groups[group_id] = kind(group_id)
+        return made
 
     def keep_or_forget(self, group_id: str) -> None:
         if group_id in self.groups:

@@ -1,5 +1,6 @@
 """Rules of requests about groups and their offsets; `access_rules.py` has the table."""
 
+from odradek_broker.group.describing import undescribed
 from odradek_broker.handlers.access_topics import (
     CLUSTER,
     CLUSTER_ACTION,
@@ -34,7 +35,7 @@ async def member(check: Check, request: Struct, call: Call) -> Struct:
     """JoinGroup, SyncGroup, Heartbeat, LeaveGroup of a classic member."""
     protocol = getattr(request, "protocol_type", ""), getattr(request, "protocol_name", "")
     if check.ctx.api_key == SYNC and check.ctx.api_version >= PROTOCOL_SINCE and None in protocol:
-        return await call(request)  # refused there, before the right is looked at
+        return await call(request)  # the handler refuses it before the right is checked
     if not check.allows(READ, GROUP, request.group_id):
         nullable_since = 0 if check.ctx.api_key == SYNC else NULLABLE_PROTOCOL_SINCE
         return check.answer(
@@ -78,12 +79,13 @@ async def describe_groups(check: Check, request: Struct, call: Call) -> Struct:
     return await check_rest(check, request, call, Parts("groups", rest, "groups", answers))
 
 
-async def consumer_group_describe(check: Check, request: Struct, call: Call) -> Struct:
+async def describe_modern_groups(check: Check, request: Struct, call: Call) -> Struct:
+    """ConsumerGroupDescribe and ShareGroupDescribe."""
     rest, refused = check.split(DESCRIBE, GROUP, request.group_ids, lambda name: name)
-    answers = [_undescribed(name, GROUP_DENIED, None) for name in refused]
+    answers = [undescribed(name, None, GROUP_DENIED) for name in refused]
     response = await check_rest(check, request, call, Parts("group_ids", rest, "groups", answers))
     response.groups = [
-        group if _sees_topics(check, group) else _undescribed(group.group_id, TOPIC_DENIED, HIDDEN)
+        group if _sees_topics(check, group) else undescribed(group.group_id, HIDDEN, TOPIC_DENIED)
         for group in response.groups
     ]
     return response
@@ -92,24 +94,12 @@ async def consumer_group_describe(check: Check, request: Struct, call: Call) -> 
 HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
-def _undescribed(group_id: str, code: ErrorCode, message: str | None) -> Struct:
-    return Struct(
-        error_code=code,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
-
-
 def _sees_topics(check: Check, group: Struct) -> bool:
     names = {
         topic.topic_name
         for one in group.members
-        for assignment in (one.assignment, one.target_assignment)
+        for assignment in (one.assignment, getattr(one, "target_assignment", None))
+        if assignment is not None
         for topic in assignment.topic_partitions
     }
     names.update(name for one in group.members for name in one.subscribed_topic_names)
@@ -156,7 +146,7 @@ async def offset_delete(check: Check, request: Struct, call: Call) -> Struct:
     if not check.allows(DELETE, GROUP, request.group_id):
         return Struct(error_code=GROUP_DENIED, topics=[])
     rest, refused = check.split(READ, TOPIC, request.topics, check.topic_name)
-    response = await call(without(request, topics=rest))  # which looks for the group first
+    response = await call(without(request, topics=rest))  # the handler looks for the group first
     if not response.error_code:
         response.topics += [_uncommitted(topic, TOPIC_DENIED) for topic in refused]
     return response

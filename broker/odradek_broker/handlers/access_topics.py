@@ -3,7 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from odradek_broker.controller.topic_names import validate_topic_name
+from odradek_broker.controller.topic_names import INTERNAL_TOPICS, NOT_HOSTED, validate_topic_name
+from odradek_broker.handlers.add_partitions_to_txn import (
+    Results,
+    by_topic,
+    if_refused,
+    partitions_of,
+)
 from odradek_broker.handlers.authorization import MESSAGES, Call, Check, Rule, denied, without
 from odradek_protocol.acl_codes import AclOperation, AclResource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -17,7 +23,6 @@ CLUSTER_ACTION = AclOperation.CLUSTER_ACTION
 TOPIC_DENIED = ErrorCode.topic_authorization_failed
 TRANSACTIONAL_ID_DENIED = ErrorCode.transactional_id_authorization_failed
 
-NOT_HOSTED = "This server does not host this topic-partition."
 BATCHED_SINCE = 4  # AddPartitionsToTxn between brokers
 
 
@@ -232,33 +237,19 @@ async def add_partitions_to_txn(check: Check, request: Struct, call: Call) -> St
         check.require(CLUSTER_ACTION, CLUSTER)
         return await call(request)
     topics = request.v3_and_below_topics
+    partitions = partitions_of(topics)
     if not check.allows(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
-        return _none_added(topics, topics, TRANSACTIONAL_ID_DENIED)
+        return _none_added(dict.fromkeys(partitions, TRANSACTIONAL_ID_DENIED))
     _, refused = check.split(WRITE, TOPIC, topics, lambda topic: topic.name)
     if refused:
-        return _none_added(topics, refused, TOPIC_DENIED)
+        names = {topic.name for topic in refused}
+        results = if_refused(check.ctx.broker.metadata, partitions, names | INTERNAL_TOPICS)
+        return _none_added(results or {})
     return await call(request)
 
 
-def _none_added(topics: list[Struct], refused: list[Struct], code: ErrorCode) -> Struct:
-    names = {topic.name for topic in refused}
-    return Struct(
-        results_by_topic_v3_and_below=[
-            Struct(
-                name=topic.name,
-                results_by_partition=[
-                    Struct(
-                        partition_index=index,
-                        partition_error_code=code
-                        if topic.name in names
-                        else ErrorCode.operation_not_attempted,
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
+def _none_added(results: Results) -> Struct:
+    return Struct(results_by_topic_v3_and_below=by_topic(results))
 
 
 async def write_txn_markers(check: Check, request: Struct, call: Call) -> Struct:

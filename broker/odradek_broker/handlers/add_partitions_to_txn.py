@@ -5,13 +5,14 @@
           that is not part of the transaction is TRANSACTION_ABORTABLE. v5 bumps the producer epoch
           with every transaction.
 
-All partitions of a transaction or none: if one is unknown, the others are OPERATION_NOT_ATTEMPTED.
+All partitions of a transaction or none: if some are unknown or may not be written, the others are
+OPERATION_NOT_ATTEMPTED.
 
 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import RequestContext
@@ -35,9 +36,9 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     if ctx.api_version >= BATCHED_SINCE:
         broker = ctx.broker
         return await batched(broker.transactions, broker.metadata, request, ctx.api_version)
-    partitions = _partitions(request.v3_and_below_topics)
+    partitions = partitions_of(request.v3_and_below_topics)
     results = await _add_for_client(ctx, request, partitions)
-    return Struct(results_by_topic_v3_and_below=_by_topic(results))
+    return Struct(results_by_topic_v3_and_below=by_topic(results))
 
 
 async def batched(
@@ -59,11 +60,11 @@ async def _transaction(
     asked: Struct,
     version: int,
 ) -> Struct:
-    partitions = _partitions(asked.topics)
+    partitions = partitions_of(asked.topics)
     producer = asked.producer_id, asked.producer_epoch
-    results = _if_unknown(metadata, partitions)
+    results = if_refused(metadata, partitions)
     if results is not None:
-        return Struct(transactional_id=asked.transactional_id, topic_results=_by_topic(results))
+        return Struct(transactional_id=asked.transactional_id, topic_results=by_topic(results))
     try:
         if not asked.transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
@@ -81,20 +82,13 @@ async def _transaction(
             results = dict.fromkeys(partitions, ErrorCode.none)
     except KafkaError as error:
         results = dict.fromkeys(partitions, error.code)
-    return Struct(transactional_id=asked.transactional_id, topic_results=_by_topic(results))
+    return Struct(transactional_id=asked.transactional_id, topic_results=by_topic(results))
 
 
 async def _add_for_client(
     ctx: RequestContext, request: Struct, partitions: list[TopicPartition]
 ) -> Results:
-    if any(partition.topic in INTERNAL_TOPICS for partition in partitions):
-        return {
-            partition: ErrorCode.topic_authorization_failed
-            if partition.topic in INTERNAL_TOPICS
-            else ErrorCode.operation_not_attempted
-            for partition in partitions
-        }
-    if (results := _if_unknown(ctx.broker.metadata, partitions)) is not None:
+    if (results := if_refused(ctx.broker.metadata, partitions, INTERNAL_TOPICS)) is not None:
         return results
     code = ErrorCode.none
     try:
@@ -114,30 +108,33 @@ async def _add_for_client(
     return dict.fromkeys(partitions, code)
 
 
-def _if_unknown(metadata: MetadataPublisher, partitions: list[TopicPartition]) -> Results | None:
-    """The results if one of the partitions does not exist: then none is added."""
+def if_refused(
+    metadata: MetadataPublisher,
+    partitions: list[TopicPartition],
+    denied: Collection[str] = (),
+) -> Results | None:
+    """The results if one of the partitions does not exist or is of a topic that the client may not
+    write (`denied`): then none is added."""
     topics = metadata.image.topics
-    unknown = {
-        partition
-        for partition in partitions
-        if partition.topic not in topics
-        or partition.partition not in topics[partition.topic].partitions
-    }
-    if not unknown:
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for partition in partitions:
+        if partition.topic in denied:
+            refused[partition] = ErrorCode.topic_authorization_failed
+        elif (
+            partition.topic not in topics
+            or partition.partition not in topics[partition.topic].partitions
+        ):
+            refused[partition] = ErrorCode.unknown_topic_or_partition
+    if not refused:
         return None
-    return {
-        partition: ErrorCode.unknown_topic_or_partition
-        if partition in unknown
-        else ErrorCode.operation_not_attempted
-        for partition in partitions
-    }
+    return {one: refused.get(one, ErrorCode.operation_not_attempted) for one in partitions}
 
 
-def _partitions(topics: Iterable[Struct]) -> list[TopicPartition]:
+def partitions_of(topics: Iterable[Struct]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _by_topic(results: Results) -> list[Struct]:
+def by_topic(results: Results) -> list[Struct]:
     topics: dict[str, list[Struct]] = {}
     for (topic, index), code in results.items():
         result = Struct(partition_index=index, partition_error_code=code)

@@ -1,4 +1,4 @@
-"""AlterConfigs (33), v0–2: replaces all settings of a topic, a group or a broker.
+"""AlterConfigs (33), v0–2: replaces all settings of a topic, a group, a broker, …
 
 Settings that the request does not name go back to their defaults (IncrementalAlterConfigs changes
 single ones). Decided by the controller.

@@ -12,23 +12,30 @@ from odradek_protocol.messages.struct import Struct
 # Produce is served from v3 but advertised from v0, as Kafka 4 does: librdkafka 2.0 (Debian 12's)
 # looks for the old versions, and without them sends gzip, snappy and lz4 silently uncompressed.
 ADVERTISED_FROM = {"Produce": 0}
+# Advertised while the cluster has a client metrics subscription. Kafka's brokers advertise them
+# with a plugin only; where they are, librdkafka writes a line to stderr for each client.
+OF_TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 
 
 class ApiTable:
     def __init__(self, handlers: Sequence[Handler]) -> None:
         self.handlers = {handler.api_key: handler for handler in handlers}
         assert len(self.handlers) == len(handlers), "two handlers for one API key"
-        # What each kind of listener serves, and the `api_keys` of its ApiVersions responses.
+        # The APIs of each kind of listener, and the `api_keys` of its ApiVersions responses.
         self.for_clients = {k: h for k, h in self.handlers.items() if not h.internal}
         self.for_controllers = {k: h for k, h in self.handlers.items() if h.access.controller}
-        self.advertised = _api_keys(self.for_clients)
+        self.advertised_with_telemetry = _api_keys(self.for_clients)
+        self.advertised = _api_keys(
+            {k: h for k, h in self.for_clients.items() if h.name not in OF_TELEMETRY}
+        )
         self.advertised_by_controllers = _api_keys(self.for_controllers)
 
     def served_on(self, listeners: Listeners) -> dict[str, dict[int, Handler]]:
         """By the name of the listener. If the quorum has none of its own, its APIs are served on
-        the inter-broker listener, together with those for clients."""
+        listeners for brokers, together with those for clients."""
         served = {listener.name: self.for_clients for listener in listeners.brokers}
-        served[listeners.quorum_name] = self.handlers
+        for name in listeners.to_quorum:
+            served[name] = self.handlers
         for listener in listeners.controllers:
             served[listener.name] = self.for_controllers
         return served

@@ -19,7 +19,7 @@ from odradek_protocol.messages.struct import Struct
 API_KEY = 18
 VERSIONS = range(0, 5)
 
-# What Kafka accepts as a client's name and version (KIP-511).
+# The pattern of what Kafka accepts as a client's name and version (KIP-511).
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 KRAFT_VERSION_FEATURE = "kraft.version"
@@ -41,6 +41,8 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         and SOFTWARE_NAME.fullmatch(request.client_software_version)
     ):
         return Struct(error_code=ErrorCode.invalid_request)
+    if ctx.api_version >= 3:
+        ctx.set_client_software(request.client_software_name, request.client_software_version)
     image = ctx.broker.metadata.image
     levels = {**image.features, KRAFT_VERSION_FEATURE: KRAFT_VERSION}
     return Struct(
@@ -66,4 +68,6 @@ def _api_keys(ctx: RequestContext) -> list[Struct]:
     apis = ctx.broker.apis
     if ctx.listener in ctx.broker.settings.listeners.controller_names:
         return apis.advertised_by_controllers
+    if ctx.broker.telemetry.has_subscriptions(ctx.broker.metadata.image):
+        return apis.advertised_with_telemetry
     return apis.advertised

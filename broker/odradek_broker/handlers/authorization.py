@@ -1,13 +1,12 @@
-"""What a request may do: the checks of handlers and of the rules in `access_rules.py`.
+"""Authorization of requests: the checks of handlers and of the rules in `access_rules.py`.
 
 Without an authorizer everything is allowed and nothing here is called but `guarded`, once per
-request.
+request. Produce and Fetch check topics in `topic_access.py`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
 from logging import DEBUG
 from typing import Any, Final, TypeVar, cast
-from uuid import UUID
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.handler import Handle
@@ -153,50 +152,19 @@ def without(request: Struct, **changes: object) -> Struct:
     return Struct(**{**request.__dict__, **changes})
 
 
-# -- the hot path ---------------------------------------------------------------------------------
-
-
-class TopicAccess:
-    """The checks of one request on its topics, for as long as it does not wait."""
-
-    __slots__ = ("_ctx", "_decisions", "_logs_all")
-
-    def __init__(self, ctx: RequestContext, operation: AclOperation) -> None:
-        authorizer = ctx.broker.authorizer
-        assert authorizer is not None
-        client = Client(ctx.principal, ctx.client_host)
-        self._ctx = ctx
-        self._decisions = authorizer.decisions(client, operation, AclResource.TOPIC)
-        self._logs_all = logger.isEnabledFor(DEBUG)
-
-    def allows(self, topic: str | bytes, index: int) -> bool:
-        """`topic` is a name or an id. An id that no topic has is left to the handler to refuse."""
-        if isinstance(topic, bytes):
-            name = self._name_of(topic, index)
-            if name is None:
-                return True
-        else:
-            name = topic
-        decision = self._decisions.about(name)
-        if not decision.allowed or self._logs_all:
-            self._decisions.log(name, decision, _kafka_name(self._ctx))
-        return decision.allowed
-
-    def _name_of(self, topic_id: bytes, index: int) -> str | None:
-        broker = self._ctx.broker
-        partition = broker.partitions.by_id.get((topic_id, index))
-        if partition is not None:
-            return partition.topic_partition.topic
-        known = broker.metadata.image.topics_by_id.get(UUID(bytes=topic_id))
-        return None if known is None else known.name
-
-
 def _kafka_name(ctx: RequestContext) -> str:
     return ctx.broker.apis.handlers[ctx.api_key].kafka_name
 
 
 def may_write_in(ctx: RequestContext, transactional_id: str) -> bool:
     return _allows(ctx, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+
+
+def may(
+    ctx: RequestContext, operation: AclOperation, resource_type: AclResource, name: str
+) -> bool:
+    """Without an authorizer everything is allowed."""
+    return ctx.broker.authorizer is None or _allows(ctx, operation, resource_type, name)
 
 
 def is_of_cluster(ctx: RequestContext) -> bool:

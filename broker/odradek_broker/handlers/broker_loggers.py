@@ -6,6 +6,7 @@ level is deleted inherits the level of its parent again.
 
 import logging
 
+from odradek_protocol.admin_codes import ConfigOperation, ConfigSource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
@@ -18,8 +19,7 @@ LEVELS = {
     "TRACE": 5,
     "WARN": logging.WARNING,
 }
-SOURCE = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
-SET, DELETE = 0, 1
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 
 
 def describe(node_id: int, resource: Struct) -> Struct:
@@ -38,7 +38,7 @@ def describe(node_id: int, resource: Struct) -> Struct:
             name=logger_name,
             value=_level_name(logger.getEffectiveLevel()),
             read_only=False,
-            config_source=SOURCE,
+            config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
             is_sensitive=False,
             synonyms=[],
             documentation="",

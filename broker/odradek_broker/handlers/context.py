@@ -1,4 +1,4 @@
-"""What a handler gets with a request: the client, how to answer, and the broker's services."""
+"""The context of a request: its client, how to answer, and the broker's services."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.log.types import FileRange
 from odradek_broker.model.principal import ANONYMOUS, Principal
 from odradek_broker.security.authentication import Authentication
+from odradek_broker.security.authorizer import Authorizer, Client, Decisions
+from odradek_protocol.acl_codes import AclOperation, AclResource
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
@@ -50,17 +52,32 @@ class RequestContext(ABC):
 
     @property
     def principal(self) -> Principal:
-        """Who sent it; of a forwarded request, the client and not the broker that forwarded it."""
+        """The principal that sent it; for a forwarded request the client, not the forwarding
+        broker.
+        """
         return ANONYMOUS
 
     @property
     def authentication(self) -> Authentication | None:
-        """Of its connection, on a listener with SASL."""
+        """The authentication state of its connection, on a listener with SASL."""
         return None
+
+    @property
+    def client_software(self) -> tuple[str | None, str | None]:
+        """Name and version of the client's library, if it has sent them (ApiVersions v3)."""
+        return None, None
+
+    def set_client_software(self, name: str, version: str) -> None:  # noqa: B027 - as below
+        """The client of this connection uses this library."""
 
     def close_after_answer(self, reason: str) -> None:
         """The answer to this request is the last one on its connection."""
         self.disconnect(reason)
+
+    def topic_decisions(self, authorizer: Authorizer, operation: AclOperation) -> Decisions:
+        """The client's rights on topics; not to be kept across an await."""
+        client = Client(self.principal, self.client_host)
+        return authorizer.decisions(client, operation, AclResource.TOPIC)
 
     @property
     def is_forwarded(self) -> bool:
@@ -69,6 +86,9 @@ class RequestContext(ABC):
 
     def is_of_broker(self) -> None:  # noqa: B027 - only requests on a connection need it
         """A broker sent it: its connection is read before clients' when the loop is late."""
+
+    def when_closed(self, callback: Callable[[], None]) -> None:  # noqa: B027 - as above
+        """Calls it when the connection of this request is closed."""
 
     def busy_ns(self) -> int:
         """How long the broker has worked on it, without the time in which it waited."""

@@ -38,7 +38,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 
 async def until_known(ctx: RequestContext, names: Sequence[str]) -> None:
-    """Wait, not for long, until this broker has them too: the client may ask it about them next."""
+    """Waits shortly until this broker knows the topics: the client may ask it about them next."""
     known = ctx.broker.metadata
     await known.wait_until(lambda image: all(n in image.topics for n in names), KNOWN_TIMEOUT_MS)
     partitions = ctx.broker.partitions

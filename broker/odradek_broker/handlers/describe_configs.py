@@ -1,10 +1,9 @@
-"""DescribeConfigs (32), v1–4: settings of topics, groups, brokers and loggers.
+"""DescribeConfigs (32), v1–4: settings of topics, groups, brokers, loggers, client metrics.
 
 An entry has the effective value, its source (topic, group, this broker, all brokers, file,
 default) and on request all values that it would fall back to (synonyms) and its documentation.
 Passwords are never shown. The broker resource "" has only the settings for all brokers. A resource
-type that Kafka does not have fails the whole request. Left out: client metrics (refused as an
-unknown type).
+type that Kafka does not have fails the whole request.
 """
 
 from collections.abc import Iterable
@@ -14,10 +13,12 @@ from odradek_broker.handlers import broker_loggers
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.messages import MALFORMED_REQUEST
 from odradek_broker.metadata.records import ResourceType
+from odradek_broker.model.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from odradek_broker.model.config_docs import documentation
 from odradek_broker.model.config_table import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigKey
 from odradek_broker.model.group_configs import GROUP_CONFIGS
-from odradek_broker.runtime.settings import ConfigSource, Settings, Synonym
+from odradek_broker.runtime.settings import Settings, Synonym
+from odradek_protocol.admin_codes import ConfigSource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
@@ -42,10 +43,10 @@ def _resource(ctx: RequestContext, request: Struct, resource: Struct) -> Struct:
             entries = list(_broker_entries(ctx, name))
         elif kind == ResourceType.GROUP:
             entries = list(_group_entries(ctx, name))
-        elif kind == ResourceType.BROKER_LOGGER:
-            return broker_loggers.describe(ctx.broker.node_id, resource)
+        elif kind == ResourceType.CLIENT_METRICS:
+            entries = list(_client_metrics_entries(ctx, name))
         else:
-            raise KafkaError(ErrorCode.invalid_request, MALFORMED_REQUEST)
+            return broker_loggers.describe(ctx.broker.node_id, resource)
     except KafkaError as error:
         return _refusal(resource, error)
     asked = resource.configuration_keys
@@ -87,7 +88,7 @@ def _topic_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
         synonyms = settings.synonyms(key)
         if key.name in overrides:
             text = key.text_of(key.parse(overrides[key.name]))
-            synonyms.insert(0, Synonym(key.name, text or "", ConfigSource.TOPIC))
+            synonyms.insert(0, Synonym(key.name, text or "", ConfigSource.DYNAMIC_TOPIC_CONFIG))
         elif key.internal:
             continue
         else:
@@ -103,18 +104,33 @@ def _group_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
     for key in GROUP_CONFIGS.values():
         synonyms = ctx.broker.settings.values_given(*key.synonyms)
         if not synonyms:
-            synonyms = [Synonym(key.name, key.default or "", ConfigSource.DEFAULT)]
+            synonyms = [Synonym(key.name, key.default or "", ConfigSource.DEFAULT_CONFIG)]
         if key.name in overrides:
             text = key.text_of(key.parse(overrides[key.name]))
-            synonyms.insert(0, Synonym(key.name, text or "", ConfigSource.GROUP))
+            synonyms.insert(0, Synonym(key.name, text or "", ConfigSource.GROUP_CONFIG))
         yield _entry(key.name, key, synonyms[0].text, synonyms, read_only=False)
+
+
+def _client_metrics_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
+    """A subscription that does not exist has the defaults."""
+    if not name:
+        raise KafkaError(
+            ErrorCode.invalid_request, "Client metrics subscription name must not be empty"
+        )
+    own = ctx.broker.controller.image.config(ResourceType.CLIENT_METRICS, name)
+    for key in CLIENT_METRICS_CONFIGS.values():
+        text = key.text_of(key.parse(own.get(key.name, key.default)))
+        synonyms = []
+        if key.name in own:
+            synonyms = [Synonym(key.name, text or "", ConfigSource.CLIENT_METRICS_CONFIG)]
+        yield _entry(key.name, key, text, synonyms, read_only=False)
 
 
 def _broker_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
     settings = ctx.broker.settings
     if name == "":
         for config_name, text in settings.dynamic_default.items():
-            synonym = Synonym(config_name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+            synonym = Synonym(config_name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
             key = BROKER_CONFIGS.get(config_name)
             yield _entry(config_name, key, text, [synonym], read_only=False)
         return
@@ -135,7 +151,7 @@ def _broker_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
 def _own_entries(settings: Settings) -> Iterable[Struct]:
     for key in BROKER_CONFIGS.values():
         synonyms = settings.synonyms(key)
-        is_set = bool(synonyms) and synonyms[0].source is not ConfigSource.DEFAULT
+        is_set = bool(synonyms) and synonyms[0].source is not ConfigSource.DEFAULT_CONFIG
         if key.internal and not is_set:
             continue
         read_only = key.name not in _DYNAMIC
@@ -162,7 +178,7 @@ def _entry(
         name=name,
         value=None if sensitive else text,
         read_only=read_only,
-        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_sensitive=sensitive,
         synonyms=[
             Struct(name=s.name, value=None if sensitive else s.text, source=s.source)

@@ -4,12 +4,13 @@ began.
 Any replica answers, the leader or a follower, as in Apache Kafka: `kafka-transactions
 find-hanging --broker-id N` asks one broker about all replicas that it hosts.
 
-    no such topic or partition                UNKNOWN_TOPIC_OR_PARTITION
+    no such topic                             UNKNOWN_TOPIC_OR_PARTITION with a message
+    no such partition                         UNKNOWN_TOPIC_OR_PARTITION without one
     hosted by other brokers only              NOT_LEADER_OR_FOLLOWER
     hosted here, in an offline directory      KAFKA_STORAGE_ERROR
 """
 
-from odradek_broker.controller.topic_names import validate_topic_name
+from odradek_broker.controller.topic_names import NOT_HOSTED, validate_topic_name
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.producer_state import ProducerEntry
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -34,6 +35,8 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
 def _describe(ctx: RequestContext, topic: str, index: int) -> Struct:
     try:
         validate_topic_name(topic)
+        if topic not in ctx.broker.metadata.image.topics:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, NOT_HOSTED)
         partition = ctx.broker.partitions.get(topic, index)
         if partition.log.log_dir.failure is not None:
             raise KafkaError(ErrorCode.kafka_storage_error)

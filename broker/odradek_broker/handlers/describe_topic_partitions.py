@@ -63,6 +63,7 @@ def _page(view: ClusterView, names: Sequence[str], start: int, room: int) -> Str
         topic = view.image.topics.get(name)
         if topic is None:
             topics.append(_missing(name))
+            start = 0
             continue
         stop = min(len(topic.partitions), start + room)
         topics.append(_topic(view, topic, range(start, stop)))

@@ -20,7 +20,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from typing import cast
 
 from odradek_broker.handlers import fetch_metadata, fetch_session
-from odradek_broker.handlers.authorization import TopicAccess, is_of_cluster
+from odradek_broker.handlers.authorization import is_of_cluster
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_consumer import read_for_consumer
 from odradek_broker.handlers.fetch_follower import check_sender, note_stopped, read_for_follower
@@ -29,6 +29,7 @@ from odradek_broker.handlers.fetch_records import Budget, by_topic, length_of
 from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPartition
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.handlers.throttling import fetch_bytes_max, throttle_fetch
+from odradek_broker.handlers.topic_access import TopicAccess
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
 from odradek_protocol.acl_codes import AclOperation

@@ -35,13 +35,14 @@ def read_for_consumer(
     read_committed = request.isolation_level == READ_COMMITTED
     end = partition.last_fetchable_offset(read_committed)
     diverging = divergence(partition, asked)
-    aborted: list[tuple[int, int]] | None = [] if read_committed else None
+    # As in Kafka: without a read of the log the list of aborted transactions is null.
     if diverging is not None:
-        return partition_result(partition, asked, None, diverging, aborted), end
+        return partition_result(partition, asked, None, diverging), end
     preferred = _preferred_replica(ctx, request, partition, asked)
     if preferred is not None:
-        result = partition_result(partition, asked, None, None, aborted)
+        result = partition_result(partition, asked, None, None)
         return result._replace(preferred_read_replica=preferred), end
+    aborted: list[tuple[int, int]] | None = [] if read_committed else None
     records = None
     at_the_end = end <= asked.fetch_offset <= log.log_end_offset
     if not at_the_end:

@@ -1,6 +1,6 @@
 """Fetch (1) of followers: reads up to the end of the log, and acknowledgements.
 
-Called by `fetch.py` for requests with a replica id, which only the inter-broker listener accepts. A
+Called by `fetch.py` for requests with a replica id, which only listeners for brokers accept. A
 follower's fetch offset acknowledges every record before it, see `partition/leader_state.py`.
 """
 
@@ -17,7 +17,7 @@ from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult
 
 def check_sender(ctx: RequestContext) -> None:
     """A client that poses as a replica could acknowledge records that no follower has."""
-    if ctx.listener != ctx.broker.settings.listeners.inter_broker_name:
+    if ctx.listener not in ctx.broker.settings.listeners.from_brokers:
         raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
@@ -74,4 +74,7 @@ def read_for_follower(
             )
         if asked.fetch_offset < log.written_offset:
             records = read_throttled(broker, partition, asked, budget, request.replica_id)
+            if records is not None:
+                partition.load.replicated_out += records.length
+                partition.load.replications += 1
     return partition_result(partition, asked, records, diverging), log.written_offset

@@ -78,7 +78,8 @@ def _decode(request: FetchRequest) -> messages.FetchRequest:
 
 
 def _answer(ctx: RequestContext, response: FetchResponse, records: Records | None) -> None:
-    leader, snapshot_id, diverging = response.leader, response.snapshot_id, response.diverging
+    leader = response.leader.at(ctx.listener)
+    snapshot_id, diverging = response.snapshot_id, response.diverging
     fields = leader_fields(leader)
     result = FetchPartitionResult(
         partition_index=0,

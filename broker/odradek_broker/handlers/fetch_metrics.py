@@ -1,4 +1,7 @@
-"""The metrics per topic of Fetch (1). Called by `fetch.py` for each result of a consumer."""
+"""The counters per topic and per replica of Fetch (1).
+
+Called by `fetch.py` for each result of a consumer.
+"""
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.fetch_records import length_of
@@ -16,4 +19,7 @@ def count_fetch(
     if result.error_code:
         metrics.failed_fetch_requests += 1
     else:
-        metrics.bytes_out += length_of(result.records)
+        length = length_of(result.records)
+        metrics.bytes_out += length
+        partition.load.bytes_out += length
+        partition.load.fetches += 1

@@ -32,7 +32,7 @@ class Budget:
 
 
 def length_of(records: Records | None) -> int:
-    """In bytes, of records in memory or in a file."""
+    """The length in bytes of records in memory or in a file."""
     if records is None:
         return 0
     return len(records) if isinstance(records, bytes) else records.length

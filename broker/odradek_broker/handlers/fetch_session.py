@@ -126,7 +126,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
         self.fresh: dict[Key, None] = dict.fromkeys(partitions)
-        self.epoch = 1  # what the next request has to carry
+        self.epoch = 1  # that the next request has to carry
         self.last_used_ms = 0.0
         self.waiting: WaitingCall | None = None
 

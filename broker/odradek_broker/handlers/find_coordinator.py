@@ -1,17 +1,24 @@
 """FindCoordinator (10), v0–6: which broker coordinates a group or a transactional id.
 
-It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the first
-request creates the topic. COORDINATOR_NOT_AVAILABLE while that partition has no leader, or if the
-topic cannot be created. A broker that is isolated from the controller does not name itself, but
-closes the connection. Share groups and unknown key types are refused as Apache Kafka refuses them.
+It is the leader of the key's partition of `__consumer_offsets`, `__transaction_state` or
+`__share_group_state`; the first request creates the topic. COORDINATOR_NOT_AVAILABLE while that
+partition has no leader, or if the topic cannot be created. A broker that is isolated from the
+controller does not name itself, but closes the connection. Unknown key types are refused as Apache
+Kafka refuses them, and so are keys of share partitions (v6+) that are not
+`group:topic id:partition`.
 """
 
 from odradek_broker.coordinator.hashing import partition_for
-from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from odradek_broker.coordinator.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_TOPIC,
+)
 from odradek_broker.handlers import internal_topics
 from odradek_broker.handlers.cluster_view import ClusterView
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.messages import MALFORMED_REQUEST
+from odradek_broker.share.state import parse_key
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
@@ -20,7 +27,8 @@ VERSIONS = range(0, 7)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
-TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC}
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC, SHARE: SHARE_STATE_TOPIC}
+SHARE_SINCE = 6
 NOT_AVAILABLE = "The coordinator is not available."
 
 
@@ -28,14 +36,21 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     batched = ctx.api_version >= BATCHED_SINCE
     keys = request.coordinator_keys if batched else [request.key]
     topic = TOPICS.get(request.key_type)
-    if topic is None:
+    if topic is None or (request.key_type == SHARE and ctx.api_version < SHARE_SINCE):
         message = "" if batched and request.key_type == SHARE else MALFORMED_REQUEST
         found = [_nowhere(ErrorCode.invalid_request, message) for _ in keys]
     else:
         try:
-            await internal_topics.ensure(ctx, topic)
+            valid = {k for k in keys if request.key_type != SHARE or _is_share_partition(k)}
+            if valid:
+                await internal_topics.ensure(ctx, topic)
             view = ClusterView(ctx)
-            found = [_coordinator(view, topic, key) for key in keys]
+            found = [
+                _coordinator(view, topic, key)
+                if key in valid
+                else _nowhere(ErrorCode.invalid_request, "")
+                for key in keys
+            ]
             own = any(answer.node_id == ctx.broker.node_id for answer in found)
             if own and ctx.broker.partitions.isolation.leads_isolated:
                 ctx.disconnect("this broker is isolated from the controller: ask another one")
@@ -65,6 +80,14 @@ def _coordinator(view: ClusterView, topic: str, key: str) -> Struct:
         error_code=ErrorCode.none,
         error_message="",
     )
+
+
+def _is_share_partition(key: str) -> bool:
+    try:
+        parse_key(key)
+    except KafkaError:
+        return False
+    return True
 
 
 def _nowhere(code: ErrorCode, message: str) -> Struct:

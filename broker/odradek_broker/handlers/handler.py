@@ -12,7 +12,7 @@ Serve = Callable[[RequestContext, bytes, int], None]
 
 
 class Access(NamedTuple):
-    """Who may send the requests of an API, and when."""
+    """The senders that an API is open to, and from which moment of the start on."""
 
     internal: bool = False  # only brokers: served on the listener of the quorum; not for clients
     controller: bool = False  # served on a listener of controller.listener.names, as in Kafka

@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs (44), v0–1: changes settings of topics, groups, brokers, loggers.
+"""IncrementalAlterConfigs (44), v0–1: changes settings of topics, groups, brokers, loggers,
+client metrics.
 
-The controller decides changes of topics, groups and brokers. Log levels (resource type
-BROKER_LOGGER) are those of this process and are lost when it ends. Client metrics are refused as an
-unknown type.
+The controller decides changes of all but loggers. Log levels (resource type
+BROKER_LOGGER) are those of this process and are lost when it ends.
 """
 
 from odradek_broker.handlers import broker_loggers

@@ -1,7 +1,7 @@
 """ListConfigResources (74), v0–1: lists the resources that have a configuration.
 
-v0 (formerly ListClientMetricsResources) lists only client metrics subscriptions, of which there are
-none. v1 lists resources by type; without types, all of them.
+v0 (formerly ListClientMetricsResources) lists only client metrics subscriptions. v1 lists resources
+by type; without types, all of them.
 """
 
 from odradek_broker.handlers.context import RequestContext
@@ -23,12 +23,16 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         asked = set(request.resource_types)
     image = ctx.broker.controller.image
     brokers = [str(broker) for broker in image.brokers]
-    groups = [r.name for r, own in image.configs.items() if own and r.type is ResourceType.GROUP]
+
+    def configured(kind: ResourceType) -> list[str]:
+        return [r.name for r, own in image.configs.items() if own and r.type is kind]
+
     names = {
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.BROKER: brokers,
         ResourceType.TOPIC: list(image.topics),
-        ResourceType.GROUP: groups,
+        ResourceType.CLIENT_METRICS: configured(ResourceType.CLIENT_METRICS),
+        ResourceType.GROUP: configured(ResourceType.GROUP),
     }
     return Struct(
         error_code=ErrorCode.none,

@@ -1,9 +1,9 @@
 """ListTransactions (66), v0–2: the transactional ids that this broker coordinates.
 
-Filters: states (the response names unknown ones), producer ids, from v1 on the minimum duration of
-an open transaction in ms, from v2 on a pattern for the whole transactional id (RE2, as in Kafka:
-its time is linear, so that no pattern blocks the broker). COORDINATOR_LOAD_IN_PROGRESS while a
-partition is being loaded, because the list would be incomplete.
+Filters: states (a response without an error names unknown ones), producer ids, from v1 on the
+minimum duration of an open transaction in ms, from v2 on a pattern for the whole transactional id
+(RE2, as in Kafka: its time is linear, so that no pattern blocks the broker).
+COORDINATOR_LOAD_IN_PROGRESS while a partition is loaded, because the list would be incomplete.
 """
 
 import re2
@@ -30,7 +30,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
         pattern = _compiled(request.transactional_id_pattern or ".*")
     except re2.error:
-        return _answer(ErrorCode.invalid_regular_expression, unknown, [])
+        return _answer(ErrorCode.invalid_regular_expression, [], [])
     now_ms = ctx.broker.clock.now_ms()
     least_ms = request.duration_filter
 
@@ -47,7 +47,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     found = []
     for _, shard in ctx.broker.transactions.shards.shards():
         if shard is None:
-            return _answer(ErrorCode.coordinator_load_in_progress, unknown, [])
+            return _answer(ErrorCode.coordinator_load_in_progress, [], [])
         found += [one for one in shard.transactions.values() if wanted(one)]
     return _answer(ErrorCode.none, unknown, found)
 

@@ -2,8 +2,10 @@
 
 A request names topics or (v12+) topic ids; if it has an id, names are ignored, as in Kafka. A topic
 that does not exist is created if both the client and `auto.create.topics.enable` allow it, and is
-part of the response (Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again). The
-controller in the response is the active one; every broker forwards to it.
+part of the response (Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again). A topic
+that the controller refuses to create is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, so that clients
+ask again (more brokers may register by then); the reason is in the broker's log. The controller in
+the response is the active one; every broker forwards to it.
 
 A topic is encoded once for all clients that ask in the same way (`metadata_cache.py`). Topics that
 are not encoded yet are encoded in slices, with other work of the event loop in between, and for one
@@ -11,11 +13,13 @@ large response at a time.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.coordinator.internal_topics import (
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTION_TOPIC,
     internal_topic,
 )
@@ -33,6 +37,7 @@ from odradek_broker.handlers.metadata_access import MetadataAccess
 from odradek_broker.handlers.metadata_cache import Shape
 from odradek_broker.metadata.image import PartitionRegistration, TopicImage
 from odradek_broker.runtime import clock
+from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 from odradek_protocol.acl_codes import AclResource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicId
@@ -52,6 +57,8 @@ PARTITIONS_PER_STEP = 50
 # A response that has to encode more partitions than this waits for other large ones, which will
 # probably have encoded the same partitions.
 LARGE_PARTITIONS = 500
+
+limited = RateLimitedLog(logging.getLogger(__name__))
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
@@ -79,9 +86,9 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         hidden: list[Struct] = []
         if access is not None:
             names, hidden = access.by_name(names, creates=_creates(ctx, request))
-        refused = await _create_missing(ctx, request, names)
+        await _create_missing(ctx, request, names)
         view = ClusterView(ctx)
-        answers = [*(_topic_by_name(view, name, refused) for name in names), *hidden]
+        answers = [*(_topic_by_name(view, name) for name in names), *hidden]
     operations = bool(request.include_topic_authorized_operations)
     return _response(ctx, view, await _encoded(ctx, view, answers, operations), request)
 
@@ -92,7 +99,7 @@ async def _encoded(
     """Each topic of the response, encoded: a topic that exists, or an error."""
     cache = ctx.broker.metadata_cache
     shape = Shape(ctx.api_version, ctx.listener, operations)
-    # What a client may do is its own; so is then the encoding.
+    # The authorized operations differ by client, so such an encoding is not shared.
     shared = ctx.broker.authorizer is None or not operations
     known = cache.encoded(view.image, shape) if shared else {}
     missing = [t for t in topics if isinstance(t, TopicImage) and t not in known]
@@ -187,19 +194,17 @@ def _refused(asked: Iterable[Struct]) -> Struct:
     )
 
 
-async def _create_missing(
-    ctx: RequestContext, request: Struct, names: Iterable[str]
-) -> dict[str, ErrorCode]:
-    """Creates missing topics where that is allowed; returns the errors of those that failed."""
+async def _create_missing(ctx: RequestContext, request: Struct, names: Iterable[str]) -> None:
+    """Creates missing topics where that is allowed, and logs the errors of those that failed."""
     existing = ctx.broker.controller.image.topics
     missing = [name for name in names if name not in existing and _valid(name)]
     if not missing or not _creates(ctx, request):
-        return {}
+        return
     defaults = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
     image, settings = ctx.broker.metadata.image, ctx.broker.settings
     topics = [
         as_request(internal_topic(name, settings, image))
-        if name in (OFFSETS_TOPIC, TRANSACTION_TOPIC)
+        if name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC)
         else Struct(name=name, **defaults)
         for name in missing
     ]
@@ -212,15 +217,28 @@ async def _create_missing(
             version=create_topics.VERSIONS[-1],
         )
     except KafkaError as error:
-        return dict.fromkeys(missing, error.code)
+        _log_refusal(missing, error.code, error.message)
+        return
     exists = ErrorCode.topic_already_exists  # another client was faster
-    refused = {
-        topic.name: topic.error_code
-        for topic in answer.topics
-        if topic.error_code not in (ErrorCode.none, exists)
-    }
-    await create_topics.until_known(ctx, [name for name in missing if name not in refused])
-    return refused
+    created = []
+    for topic in answer.topics:
+        if topic.error_code in (ErrorCode.none, exists):
+            created.append(topic.name)
+        else:
+            _log_refusal([topic.name], topic.error_code, topic.error_message)
+    await create_topics.until_known(ctx, created)
+
+
+def _log_refusal(topics: Sequence[str], code: ErrorCode, message: str | None) -> None:
+    # Clients ask again several times a second.
+    limited.warning(
+        code.name,
+        clock.now_ns() / 1_000_000,
+        "auto.create.topics.enable: topics %s were not created: %s %s",
+        ", ".join(topics),
+        code.name,
+        message or "",
+    )
 
 
 def _creates(ctx: RequestContext, request: Struct) -> bool:
@@ -236,15 +254,12 @@ def _valid(name: str) -> bool:
     return True
 
 
-def _topic_by_name(
-    view: ClusterView, name: str, refused: dict[str, ErrorCode]
-) -> Struct | TopicImage:
+def _topic_by_name(view: ClusterView, name: str) -> Struct | TopicImage:
     topic = view.image.topics.get(name)
     if topic is not None:
         return topic
-    code = refused.get(name, ErrorCode.unknown_topic_or_partition)
-    if not _valid(name):
-        code = ErrorCode.invalid_topic_exception
+    valid = _valid(name)
+    code = ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
     return Struct(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
 
 

@@ -37,7 +37,8 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 async def _group(ctx: RequestContext, asked: Struct, request: Struct) -> Struct:
     image = ctx.broker.metadata.image
     by_id = ctx.api_version >= IDS_SINCE
-    topics: list[tuple[Struct, str | None]] | None = None  # with their names, as asked for
+    # topics with their names, in the order of the request
+    topics: list[tuple[Struct, str | None]] | None = None
     keys: list[Key] | None = None
     if asked.topics is not None:
         topics = []

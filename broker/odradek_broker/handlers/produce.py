@@ -19,10 +19,11 @@ from functools import partial
 from typing import Final
 
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
-from odradek_broker.handlers.authorization import TopicAccess, may_write_in
+from odradek_broker.handlers.authorization import may_write_in
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.handlers.throttling import throttle_produce
+from odradek_broker.handlers.topic_access import TopicAccess
 from odradek_broker.log.validation import RecordsRejectedError, only_batch
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
@@ -109,10 +110,10 @@ class ProduceCall(Ticket):
         valid_acks = self._acks == 1 or self._acks == 0 or self._acks == ACKS_ALL
         access: TopicAccess | None = None
         if self._ctx.broker.authorizer is not None:
-            if self._refuses_transaction():
-                self._answer()
-                return
             access = TopicAccess(self._ctx, AclOperation.WRITE)
+        if (access is not None or self._transactional_id is None) and self._refuses_transaction():
+            self._answer()
+            return
         for topic in self._topics:
             name, topic_id = topic.name, topic.topic_id
             if access is not None and self._refuses(access, topic):
@@ -129,7 +130,7 @@ class ProduceCall(Ticket):
                         topic_key = name if name is not None else topic_id or b""
                         raise KafkaError(partitions.why_missing(topic_key, asked.index))
                     if not valid_acks:
-                        self._check_shape(asked)  # Kafka checks that first
+                        self._check_shape(asked)  # Kafka checks this before the records
                         raise KafkaError(ErrorCode.invalid_required_acks)
                     self._append(partition, asked, now_ms)
                 except KafkaError as error:
@@ -141,16 +142,27 @@ class ProduceCall(Ticket):
             partitions.park(self, partitions.produce_waiting)
 
     def _refuses_transaction(self) -> bool:
-        """Refuses a request with transactional records whose id the client may not use."""
-        asked_for = [asked for topic in self._topics for asked in topic.partitions]
-        if not any(_is_transactional(asked.records) for asked in asked_for) or (
-            self._transactional_id and may_write_in(self._ctx, self._transactional_id)
-        ):
+        """Refuses a request with transactional records, without an id that the client may use."""
+        if not self._has_transaction():
             return False
-        for asked in asked_for:
-            error = KafkaError(ErrorCode.transactional_id_authorization_failed)
-            self._refuse(None, asked, error)
+        name = self._transactional_id
+        if name is not None and may_write_in(self._ctx, name):
+            return False
+        for topic in self._topics:
+            for asked in topic.partitions:
+                error = KafkaError(ErrorCode.transactional_id_authorization_failed)
+                self._refuse(None, asked, error)
         return True
+
+    def _has_transaction(self) -> bool:
+        for topic in self._topics:
+            for asked in topic.partitions:
+                records = asked.records
+                if records is not None and len(records) > ATTRIBUTES_LOW_BYTE_AT:
+                    attributes = records.data[records.start + ATTRIBUTES_LOW_BYTE_AT]
+                    if attributes & TRANSACTIONAL_BIT:
+                        return True
+        return False
 
     def _refuses(self, access: TopicAccess, topic: ProduceTopic) -> bool:
         """Refuses all partitions of a topic that the client may not write to."""
@@ -197,10 +209,12 @@ class ProduceCall(Ticket):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
         info = partition.append(records, now_ms)
         if not info.duplicate:
+            size, count = len(records), info.last_offset - info.first_offset + 1
             metrics = self._ctx.broker.metrics.topic(partition.topic_partition.topic)
             metrics.total_produce_requests += 1
-            metrics.bytes_in += len(records)
-            metrics.messages_in += info.last_offset - info.first_offset + 1
+            metrics.bytes_in += size
+            metrics.messages_in += count
+            partition.load.appended(size, count)
         asked.records = None
         asked.base_offset = info.first_offset
         asked.log_append_time_ms = info.log_append_time_ms
@@ -222,8 +236,7 @@ class ProduceCall(Ticket):
     ) -> None:
         header = read_header(records.data, records.start)
         producer = header.producer_id, header.producer_epoch
-        if not self._transactional_id:
-            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+        assert self._transactional_id is not None  # else the request was refused as a whole
         if header.producer_id < 0:
             raise KafkaError(ErrorCode.invalid_record, "a transaction without a producer id")
         waiting = partition.verifications
@@ -240,7 +253,7 @@ class ProduceCall(Ticket):
         self._unsettled += 1
 
         def resume(code: ErrorCode) -> None:
-            if not self.finished:  # else it timed out, and the client sends it again
+            if not self.finished:  # otherwise the request timed out, and the client sends it again
                 verifying.remove(asked)
                 self._unsettled -= 1
                 self._write_verified(partition, asked, records, header, code)
@@ -359,12 +372,6 @@ class ProduceCall(Ticket):
         for name, asked in misled:
             asked.current_leader = current_leader(self._ctx, name, asked.index)
         return endpoints(self._ctx, [asked.current_leader for _, asked in misled])
-
-
-def _is_transactional(records: ByteRange | None) -> bool:
-    if records is None or len(records) <= ATTRIBUTES_LOW_BYTE_AT:
-        return False
-    return bool(records.data[records.start + ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL_BIT)
 
 
 def _is_one_batch(records: ByteRange) -> bool:

@@ -1,6 +1,7 @@
 """Functions that the APIs between nodes of the metadata quorum share."""
 
 import asyncio
+from dataclasses import replace
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.raft.messages import Request, Response
@@ -28,7 +29,7 @@ def check_voter(what: str, request: Struct) -> None:
 
 def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:
     """Refuses clients, and nodes of another cluster that are configured with our addresses."""
-    if ctx.listener != ctx.broker.settings.listeners.quorum_name:
+    if ctx.listener not in ctx.broker.settings.listeners.to_quorum:
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     check_cluster(ctx, cluster_id)
 
@@ -42,7 +43,8 @@ def ask_quorum(
 
     def ticket(response: Response, records: Records | None) -> None:
         if not answered.done():
-            answered.set_result((response, records))
+            known = replace(response, leader=response.leader.at(ctx.listener))
+            answered.set_result((known, records))
 
     ctx.broker.quorum.request(request, ticket)
     return answered

@@ -6,12 +6,19 @@ client has to authenticate again (KIP-368).
 """
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.security.authentication import Answer, Authentication, State
 from odradek_broker.security.sasl.mechanism import SaslError
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
+
+# Logins that wait for an identity provider. Not the threads of the event loop: clients without a
+# login must not hold up the metadata log, whose writes wait there.
+SLOW_LOGINS_MAX = 4
+_SLOW_LOGINS = ThreadPoolExecutor(SLOW_LOGINS_MAX, "login")
 
 API_KEY = 36
 VERSIONS = range(0, 3)
@@ -44,11 +51,16 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 async def authenticate(ctx: RequestContext, authentication: Authentication, token: bytes) -> Answer:
     clock = ctx.broker.clock
-    if authentication.slow:
-        outcome = await asyncio.to_thread(authentication.step, token, clock.now_ms())
-    else:
-        outcome = authentication.step(token, clock.now_ms())
-    return authentication.finish(outcome, clock.now_ms(), clock.monotonic_ms())
+    try:
+        if authentication.slow:
+            step = partial(authentication.step, token, clock.now_ms())
+            outcome = await asyncio.get_running_loop().run_in_executor(_SLOW_LOGINS, step)
+        else:
+            outcome = authentication.step(token, clock.now_ms())
+        return authentication.finish(outcome, clock.now_ms(), clock.monotonic_ms())
+    except Exception:
+        authentication.fail()  # also after an error of ours: this connection cannot try again
+        raise
 
 
 async def close_later(ctx: RequestContext, authentication: Authentication, reason: str) -> None:

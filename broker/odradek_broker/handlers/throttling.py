@@ -60,7 +60,7 @@ class MutationQuota:
 
     `charge` is called for each topic that is about to be changed. Since the version `strict_from`,
     clients know THROTTLING_QUOTA_EXCEEDED: topics beyond the quota are refused. Older clients get
-    what they asked for, and are throttled afterwards.
+    the records they asked for, and are throttled afterwards.
     """
 
     def __init__(self, ctx: RequestContext, strict_from: int) -> None:

@@ -87,7 +87,7 @@ async def _confirm(ctx: RequestContext, request: Struct) -> None:
 
 
 def _for_client(code: ErrorCode, version: int) -> ErrorCode:
-    """With the error codes of group coordinators, such as COORDINATOR_LOAD_IN_PROGRESS."""
+    """The error as a code of group coordinators, such as COORDINATOR_LOAD_IN_PROGRESS."""
     sent = for_client(
         code, knows_abortable=version >= ABORTABLE_SINCE, knows_concurrent=version >= 5
     )

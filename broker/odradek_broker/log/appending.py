@@ -228,7 +228,7 @@ class Appender:
         state.written_offset = state.log_end_offset
 
     def forget_pending(self) -> None:
-        """Drop what is queued: the log is being deleted."""
+        """Drop queued batches: the log is being deleted."""
         segment = self._state.segments[-1]
         self._state.room.queued -= segment.size - segment.written
         self._pending.clear()
@@ -244,7 +244,7 @@ class Appender:
             self._roll(self._state.log_end_offset, now_ms)
 
     def _roll(self, base_offset: Offset, now_ms: int) -> LogSegment:
-        """Write what is queued, seal the active segment, continue in a new one."""
+        """Write queued batches, seal the active segment, continue in a new one."""
         self.write_pending()
         state = self._state
         old = state.segments[-1]

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cleanable(NamedTuple):
-    """What there is to clean in a log. The offsets are those of the picture above."""
+    """The part of a log that can be cleaned. The offsets are those of the picture above."""
 
     log: Log
     first_dirty_offset: Offset

@@ -1,4 +1,4 @@
-"""What the cleaner knows about transactions while it reads a log from start to end.
+"""The state of transactions while the cleaner reads a log from start to end.
 
 Records of an aborted transaction are removed. A marker is kept as long as the log has a batch of
 its transaction, because readers of that batch need it. The transaction indexes say which

@@ -1,4 +1,4 @@
-"""The rules of compaction: which records of a batch stay, and what becomes of the batch.
+"""The rules of compaction: which records of a batch stay, and whether the batch is rewritten.
 
 Does no I/O: a batch comes in, the same, a smaller, an empty or no batch comes out. The rules are
 those of current Kafka (KIP-534 for delete horizons):
@@ -39,7 +39,7 @@ OFFSET_MAX: Offset = 2**63 - 1
 
 
 class LastBatch(NamedTuple):
-    """What the log knows about a producer that may still write."""
+    """The last batch of a producer that may still write."""
 
     last_offset: Offset  # of its last batch with records; -1 if there is only a marker
     producer_epoch: int
@@ -47,10 +47,8 @@ class LastBatch(NamedTuple):
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one run did; read by metrics and the log line at its end."""
+    """Counts of one run, for metrics and the log line at its end."""
 
-    map_bytes_read: int = 0
-    map_records_read: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
@@ -96,7 +94,7 @@ class BatchCleaner:
         self._stats = stats
 
     def clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """What stays of a batch: itself, a new one, or None."""
+        """The batch after cleaning: itself, a new one, or None if no record stays."""
         stats = self._stats
         stats.bytes_read += header.size
         stats.records_read += header.record_count

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from odradek_broker.log.cleanable import Cleanable, find_cleanable
 from odradek_broker.log.cleaner import CleanerStats
-from odradek_broker.log.cleaner_run import CleanerRun, CleaningAbortedError, Limits
+from odradek_broker.log.cleaner_run import CleanerRun, CleaningAbortedError, CleaningLimits
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.loop_calls import LoopCalls, LoopStoppedError
@@ -72,10 +72,10 @@ class CleanerConfig:
         )
 
     @property
-    def limits(self) -> Limits:
-        """What each thread may use."""
+    def limits(self) -> CleaningLimits:
+        """Limits of each thread."""
         threads = max(1, self.threads)
-        return Limits(
+        return CleaningLimits(
             self.dedupe_buffer_size // threads,
             self.io_buffer_load_factor,
             max(1, self.io_buffer_size // threads // 2),
@@ -218,7 +218,7 @@ class CleanerManager:
             raise error
         return error is None
 
-    # What the threads run in the loop's thread
+    # Calls that the threads hand to the loop's thread
 
     def _begin(self, number: int, pace: "_Pace") -> CleanerRun | None:
         """Choose the dirtiest log that is due, and reserve it."""

@@ -49,8 +49,8 @@ class Loop(Protocol):
         """Run a function in the loop's thread; return its result or raise its exception."""
 
 
-class Limits(NamedTuple):
-    """What one run may use."""
+class CleaningLimits(NamedTuple):
+    """Limits of one run."""
 
     map_bytes: int
     map_load_factor: float
@@ -61,7 +61,7 @@ class CleanerRun:
     def __init__(
         self,
         cleanable: Cleanable,
-        limits: Limits,
+        limits: CleaningLimits,
         loop: Loop,
         pace: Callable[[int], None],
         now_ms: int,
@@ -113,7 +113,7 @@ class CleanerRun:
         return OffsetMap(min(needed, limits.map_bytes), limits.map_load_factor)
 
     def _read_aborted(self) -> list[AbortedTxn]:
-        """Of the whole log: a marker may lie far behind the records of its transaction."""
+        """Aborted transactions of the whole log: a marker may be far behind its records."""
         found: list[AbortedTxn] = []
         for segment in self._segments:
             if not segment.has_aborted_transactions:
@@ -134,8 +134,6 @@ class CleanerRun:
             for header, batch in self._batches(segment):
                 if header.last_offset < self._first_dirty:
                     continue
-                self.stats.map_bytes_read += header.size
-                self.stats.map_records_read += header.record_count
                 if header.attributes & CONTROL_BIT:
                     transactions.read_control(header, batch)
                 elif not transactions.read_data(header) and not self._put(
@@ -170,7 +168,8 @@ class CleanerRun:
         while self.log.recovery_point < self._border:
             self._check_there()
             self.log.flush()
-        self._loop.call(lambda: self.log.log_dir.checkpoints.prepare(RECOVERY_POINT))()
+        write = self._loop.call(lambda: self.log.log_dir.checkpoints.prepare(RECOVERY_POINT))
+        write()
         if self.log.cleaned_offset < 0:
             self._checkpoint(self._first_dirty)
 
@@ -284,7 +283,8 @@ class CleanerRun:
             self.log.cleaned_offset = offset
             return self.log.log_dir.checkpoints.prepare(CLEANER_OFFSET)
 
-        self._loop.call(note)()
+        write = self._loop.call(note)
+        write()
 
 
 def _last_batches(producers: Mapping[ProducerId, ProducerEntry]) -> dict[ProducerId, LastBatch]:

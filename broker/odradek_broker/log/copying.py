@@ -37,7 +37,7 @@ def append_pieces(log: Log, records: memoryview) -> None:
 
 
 def align(source: Log, copy: Log, now_ms: int) -> None:
-    """Truncate what the copy has and the source does not have (any more)."""
+    """Truncate batches of the copy that the source does not have (any more)."""
     while copy.log_end_offset > copy.log_start_offset:
         latest, copy_end = copy.epochs.latest, copy.log_end_offset
         epoch, end = source.end_offset_for_epoch(min(latest, source.epochs.latest))
@@ -53,7 +53,7 @@ def align(source: Log, copy: Log, now_ms: int) -> None:
         copy.log_end_offset <= source.log_start_offset
         or source.epochs.epoch_of(copy.log_end_offset - 1) != copy.epochs.latest
     ):
-        # The copy ends before the epochs that the source still knows. Nobody can say whether its
+        # The copy ends before the epochs that the source still knows. It is unknown whether its
         # contents were truncated in the source. Kept below the log start, they would reappear after
         # a crash. After a crash the log start itself may be older than these epochs.
         copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
@@ -66,12 +66,12 @@ def _starts_at(copy: Log, source: Log) -> bool:
 
 
 def next_range(source: Log, copy: Log) -> FileRange | None:
-    """What the source has written after the end of the copy."""
+    """The range that the source has written after the end of the copy."""
     return source.read(copy.log_end_offset, SLICE_BYTES, source.written_offset)[0]
 
 
 def take(source: Log, copy: Log, data: bytes, now_ms: int) -> int:
-    """Append the whole batches in what was read; returns their bytes."""
+    """Append the whole batches of the range that was read; returns their bytes."""
     view = memoryview(data)
     at = 0
     while len(view) - at >= HEADER_BYTES:
@@ -90,7 +90,7 @@ def take(source: Log, copy: Log, data: bytes, now_ms: int) -> int:
 
 
 def flush_copy(copy: Log) -> None:
-    """Make durable what the next start needs to continue the copy, or to use it as the replica."""
+    """Sync the files that the next start needs to continue the copy or to use it as replica."""
     copy.flush()
     copy.log_dir.checkpoints.write(RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK)
 

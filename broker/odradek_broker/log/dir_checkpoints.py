@@ -46,7 +46,7 @@ class DirCheckpoints:
         self._digests: dict[str, bytes] = {}
 
     def read(self, name: str) -> dict[TopicPartition, Offset]:
-        """What the file says; nothing if it is missing or damaged."""
+        """The content of the file; empty if it is missing or damaged."""
         disk, path = self._log_dir.disk, self._path(name)
         if not disk.exists(path):
             return {}
@@ -58,7 +58,8 @@ class DirCheckpoints:
     def write(self, *names: str) -> None:
         """Take these checkpoints and write them now. LogDirError if the disk fails."""
         for name in names:
-            self.prepare(name)()
+            write = self.prepare(name)
+            write()
 
     def prepare(self, name: str) -> Write:
         """Take a checkpoint; call what is returned, in any thread, to write it."""

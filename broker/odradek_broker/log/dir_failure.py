@@ -1,7 +1,7 @@
-"""Why a log directory failed, since what helps depends on it.
+"""The reason why a log directory failed, since the remedy depends on it.
 
     out of space   ENOSPC, EDQUOT: the broker can use it again once there is free space
-    device         everything else, e.g. EIO, EROFS, or ENOENT after somebody deleted it
+    device         everything else, e.g. EIO, EROFS, or ENOENT after it was deleted
 
 A lack of descriptors or memory (EMFILE, ENFILE, ENOMEM) is a failure of the process, not of a
 directory: the file was not opened, so nothing is half written, and a later attempt may succeed.

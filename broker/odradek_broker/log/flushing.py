@@ -1,6 +1,6 @@
 """From the page cache to the disk: flush, the recovery point, and the clean end of a log.
 
-`Flusher.flush` runs in a worker thread while the event loop's thread continues. It notes what is
+`Flusher.flush` runs in a worker thread while the event loop's thread continues. It notes how far is
 written, syncs that, and only then publishes the recovery point. What the loop does meanwhile
 (append, roll, truncate, delete) must not make the recovery point wrong:
 
@@ -48,7 +48,7 @@ class Flusher:
         )
 
     def flush(self, now_ms: int | None) -> None:
-        """fsync what was written so far and move the recovery point. Safe in a worker thread."""
+        """fsync everything written so far and move the recovery point. Safe in a worker thread."""
         with self.lock:
             self.flush_locked(now_ms)
 
@@ -111,7 +111,7 @@ class Flusher:
                     epochs.dirty = True
                     raise
 
-    # What the loop's thread reports
+    # Reports of the loop's thread
 
     def rolled(self, segments: list[LogSegment]) -> None:
         """The log continues in the last one of these segments."""

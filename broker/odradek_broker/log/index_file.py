@@ -1,4 +1,4 @@
-"""What the offset index and the time index have in common: a file of fixed-size entries.
+"""The common part of the offset index and the time index: a file of fixed-size entries.
 
 Entries are appended in order of their key. The newest ones wait in memory (`_tail`) and go to
 the file in groups; roll and close write the rest. A crash may lose the end of the file; a
@@ -79,7 +79,7 @@ class IndexFile:
                     raise
 
     def save(self) -> None:
-        """Write what is only in memory; afterwards the file exists, even if it is empty."""
+        """Write entries that are only in memory; then the file exists, even if it is empty."""
         file = self._disk.open(self.path, create=True)
         if self._tail:
             file.pwritev([self._tail], self._saved * self.ENTRY.size)

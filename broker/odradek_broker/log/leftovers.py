@@ -1,4 +1,4 @@
-"""Complete or undo what a crash interrupted, when the directory of a partition is loaded.
+"""Complete or undo operations that a crash interrupted, when a partition's directory is loaded.
 
 The cleaner writes replacement segments as `.cleaned`, syncs them, renames them to `.swap`,
 renames the segments that they replace to `.deleted` and then removes the suffix `.swap`.

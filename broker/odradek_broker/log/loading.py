@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What the checkpoints and the shutdown mark of the log directory say about this log."""
+    """Mostly the log's entries in its directory's checkpoints."""
 
     clean: bool = True
     recovery_point: Offset = 0
@@ -221,7 +221,7 @@ class _Loader:
         return end_offset, truncated
 
     def _drop_from(self, at: int) -> None:
-        """Remove what follows a damaged batch."""
+        """Remove everything after a damaged batch."""
         if at >= len(self.segments):
             return  # e.g. a new log: without this fsync 1,000 new partitions are seconds faster
         for segment in self.segments[at:]:
@@ -270,7 +270,7 @@ class _Loader:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _snapshots(self) -> list[Offset]:
-        """Of the base offset of a segment, and the newest one (of a clean shutdown)."""
+        """Producer snapshots at base offsets of segments, and the newest (of a clean shutdown)."""
         found = sorted(offset for offset, kind in self.sizes if kind == SNAPSHOT)
         bases = {segment.base_offset for segment in self.segments}
         kept = [offset for offset in found if offset in bases or offset == found[-1]]

@@ -37,7 +37,7 @@ from odradek_protocol.ids import LeaderEpoch, Offset, ProducerId, TopicPartition
 
 
 class Log:
-    """`LogState`, `Appender` and `Flusher` say what holds of their fields; `validate` checks it."""
+    """Invariants are documented at `LogState`, `Appender` and `Flusher`; `validate` checks them."""
 
     __slots__ = (
         "_appender",
@@ -71,7 +71,7 @@ class Log:
     def __repr__(self) -> str:
         return f"Log({self.dir}, {self.log_start_offset}..{self.log_end_offset})"
 
-    # What it is
+    # Identity
 
     @property
     def dir(self) -> str:
@@ -216,7 +216,7 @@ class Log:
         self._appender.write_pending()
 
     def forget_pending(self) -> None:
-        """Drop what is queued: the log is being deleted."""
+        """Drop queued batches: the log is being deleted."""
         self._appender.forget_pending()
 
     # Reading
@@ -235,7 +235,7 @@ class Log:
     def aborted_in(
         self, records: FileRange, first_offset: Offset, from_offset: Offset, to_offset: Offset
     ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in what `read` found, within [from, to).
+        """The aborted transactions with records in the result of `read`, within [from, to).
 
         A consumer with isolation.level=read_committed skips their records. `first_offset` is the
         one that `read` returned. The list may hold a few that begin shortly after the range.
@@ -279,7 +279,7 @@ class Log:
     def replace_segments(
         self, old: Sequence[LogSegment], new: Sequence[LogSegment], now_ms: int
     ) -> bool:
-        """Swap in what the cleaner made; False if retention has deleted `old` in the meantime.
+        """Swap in the cleaned segment; False if retention has deleted `old` in the meantime.
 
         Only renames files; the cleaner's thread then makes that durable (`sync_dir`).
         """
@@ -302,7 +302,7 @@ class Log:
         return self._flusher.is_due(now_ms)
 
     def flush(self, now_ms: int | None = None) -> None:
-        """fsync what was written so far and move the recovery point. Safe in a worker thread."""
+        """fsync everything written so far and move the recovery point. Safe in a worker thread."""
         self._flusher.flush(now_ms)
 
     def flush_locked(self, now_ms: int | None = None) -> None:

@@ -24,7 +24,7 @@ class LoopCalls:
         self._stopped = False
 
     def call(self, function: Callable[[], T]) -> T:
-        """What `function` returns or raises; LoopStoppedError if it was not run."""
+        """Returns or raises as `function` does; LoopStoppedError if it was not run."""
         future: Future[T] = Future()
 
         def run() -> None:

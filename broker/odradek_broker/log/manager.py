@@ -160,7 +160,7 @@ class LogManager:
         return partial(self._create_files, log_dir, directory, topic_partition, topic_id, config)
 
     def adopt(self, log: Log) -> None:
-        """Use what a job of `creation` returned as the partition's log."""
+        """Use the log that a job of `creation` returned for the partition."""
         self._add(log)
         log.log_dir.logs.add(log)
 
@@ -304,7 +304,7 @@ class LogManager:
     # Running and stopping
 
     def tick(self, now_ms: int) -> Iterator[Job]:
-        """Do what is due; yields the part that may block (fsync, unlink), to run in a thread.
+        """Run due tasks; yields the parts that may block (fsync, unlink), to run in a thread.
 
         A job raises LogDirError if its directory fails; that directory is offline then.
         """

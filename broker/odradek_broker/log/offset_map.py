@@ -13,7 +13,7 @@ Example: 128 MB are 5,592,373 slots; at a load factor of 0.9 they take 5,033,135
 keys, however long these are.
 
 Only the hash is stored: two of a billion keys have the same hash with a probability of 10^-21, and
-unlike with MD5 nobody can construct such keys on purpose. adr/0004-cleaner-offset-map.md has
+unlike with MD5 such keys cannot be constructed on purpose. adr/0004-cleaner-offset-map.md has
 measurements, and the reason why it is not a dict.
 """
 

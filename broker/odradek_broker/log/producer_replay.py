@@ -1,16 +1,27 @@
 """Restore the producer state of a log: newest valid snapshot, then the batches after it.
 
+A snapshot has only the newest batch of each producer. The few before it are read from the log
+again, so that a client that repeats all the requests it had in flight gets the offsets of each,
+not OUT_OF_ORDER_SEQUENCE_NUMBER for the older ones, after which librdkafka gives up.
+
 Used at load and after a truncation. With `txn_index_from` the transaction indexes of the
 segments from that offset on are rewritten, since recovery cannot trust them. Example: snapshots at
 0 and 500, a log end of 620: the snapshot of 500 is read, then the batches of the offsets 500-619.
 """
 
 import logging
+from collections import deque
+from collections.abc import Iterator
 
 from odradek_broker.log.control import parse_marker
+from odradek_broker.log.errors import CorruptLogError
 from odradek_broker.log.file_names import SNAPSHOT, file_name
 from odradek_broker.log.producer_snapshot import CorruptSnapshotError, state_from_snapshot
-from odradek_broker.log.producer_state import ProducerState
+from odradek_broker.log.producer_state import (
+    BATCHES_TO_RETAIN,
+    ProducerState,
+    batch_of,
+)
 from odradek_broker.log.segment import LogSegment
 from odradek_broker.log.txn_index import AbortedTxn
 from odradek_broker.runtime.disk import Disk
@@ -18,6 +29,11 @@ from odradek_protocol.ids import Offset
 from odradek_protocol.records.record_batch import BatchHeader
 
 logger = logging.getLogger(__name__)
+
+# Bounds for reading the batches before a snapshot: a start with thousands of partitions must not
+# become slow, and requests in flight are among the last batches of a partition.
+RECALLED_HEADERS = 64
+RECALLED_BYTES = 8 << 20
 
 
 def restore_producer_state(
@@ -40,6 +56,7 @@ def restore_producer_state(
             path = snapshot_path(directory, offset)
             try:
                 state = state_from_snapshot(disk.read(path), offset)
+                _recall_batches(state, segments)
                 break
             except CorruptSnapshotError as problem:
                 logger.warning("%s is damaged (%s), using an older snapshot", path, problem)
@@ -51,6 +68,62 @@ def restore_producer_state(
 
 def snapshot_path(directory: str, offset: Offset) -> str:
     return f"{directory}/{file_name(offset, SNAPSHOT)}"
+
+
+def _recall_batches(state: ProducerState, segments: list[LogSegment]) -> None:
+    """Complete the batches of producers from the log before the snapshot, newest first."""
+    incomplete = {
+        producer_id: entry for producer_id, entry in state.entries.items() if entry.batches
+    }
+    if not incomplete:
+        return
+    for header in _headers_before(segments, state.end_offset):
+        entry = incomplete.get(header.producer_id)
+        if entry is None or header.is_control:
+            continue
+        oldest = entry.batches[0]
+        if header.base_offset >= oldest.first_offset:
+            continue
+        batch = batch_of(header, header.base_offset)
+        if header.producer_epoch == entry.producer_epoch and batch.precedes(oldest):
+            entry.batches.insert(0, batch)
+            if len(entry.batches) < BATCHES_TO_RETAIN:
+                continue
+        del incomplete[header.producer_id]
+        if not incomplete:
+            return
+
+
+def _headers_before(segments: list[LogSegment], offset: Offset) -> Iterator[BatchHeader]:
+    """Headers of the last batches below the offset, newest first, within the bounds above.
+
+    They end at a damaged batch: a log with one is loaded all the same, and its readers find it.
+    """
+    headers_left, bytes_left = RECALLED_HEADERS, RECALLED_BYTES
+    for segment in reversed(segments):
+        while offset > segment.base_offset:
+            block: deque[BatchHeader] = deque(maxlen=headers_left)
+            try:
+                # As far back as the next entry of the offset index.
+                start = segment.position_before(offset - 1)
+                for _, header in segment.headers(start):
+                    if header.base_offset >= offset:
+                        break
+                    block.append(header)
+                    bytes_left -= header.size
+                    if bytes_left < 0:
+                        return
+            except CorruptLogError as problem:
+                logger.warning("%s", problem)
+                return
+            for header in reversed(block):
+                yield header
+                headers_left -= 1
+                if not headers_left:
+                    return
+            if not block:
+                break
+            offset = block[0].base_offset
 
 
 def _replay(

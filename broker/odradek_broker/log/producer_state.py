@@ -1,4 +1,4 @@
-"""What a partition knows about its idempotent and transactional producers.
+"""The state of a partition's idempotent and transactional producers.
 
 For each producer id: the epoch, the last five batches (so that a retried batch is answered
 with its first offsets and not written again) and the open transaction. The sequence check, the
@@ -40,6 +40,11 @@ class ProducerBatch(NamedTuple):
     @property
     def first_offset(self) -> Offset:
         return self.last_offset - self.offset_delta
+
+    def precedes(self, other: "ProducerBatch") -> bool:
+        """The producer wrote nothing between the two."""
+        expected = 0 if self.last_sequence == SEQUENCE_MAX else self.last_sequence + 1
+        return self.last_sequence >= 0 and other.first_sequence == expected
 
 
 class ProducerEntry:
@@ -86,6 +91,12 @@ def last_sequence_of(base_sequence: int, offset_delta: int) -> int:
         return NO_SEQUENCE
     last = base_sequence + offset_delta
     return last if last <= SEQUENCE_MAX else last - SEQUENCE_MAX - 1
+
+
+def batch_of(header: BatchHeader, base_offset: Offset) -> ProducerBatch:
+    delta = header.last_offset_delta
+    last_sequence = last_sequence_of(header.base_sequence, delta)
+    return ProducerBatch(last_sequence, base_offset + delta, delta, header.max_timestamp)
 
 
 class ProducerState:
@@ -151,11 +162,8 @@ class ProducerState:
             batches.clear()
         elif len(batches) == BATCHES_TO_RETAIN:
             del batches[0]
-        delta = header.last_offset_delta
-        last_sequence = last_sequence_of(header.base_sequence, delta)
-        timestamp = header.max_timestamp
-        batches.append(ProducerBatch(last_sequence, base_offset + delta, delta, timestamp))
-        entry.last_timestamp = timestamp
+        batches.append(batch_of(header, base_offset))
+        entry.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
             self.ongoing[base_offset] = header.producer_id

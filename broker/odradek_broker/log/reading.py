@@ -1,4 +1,4 @@
-"""Find what a request asks a log for: the bytes of a fetch, offsets by timestamp, aborted txns.
+"""Look-ups in a log: the bytes of a fetch, offsets by timestamp, aborted transactions.
 
 Used by `Log`, in the event loop's thread; it changes nothing. A fetch reads no file at all near the
 end of the log (`recent.py`), and only batch headers far from it. Example, a log of two segments

@@ -14,7 +14,7 @@ from odradek_protocol.ids import Offset
 
 
 class SegmentAge(NamedTuple):
-    """What retention needs to know about a segment."""
+    """The properties of a segment that retention looks at."""
 
     end_offset: Offset  # the next segment's base offset, or the log end
     size: int

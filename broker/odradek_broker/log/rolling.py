@@ -44,7 +44,7 @@ def must_roll(
 
 
 def _age_ms(segment: LogSegment, max_timestamp: int, now_ms: int) -> int:
-    """By the timestamp of the segment's first batch; by its creation if that has none."""
+    """The age of the segment, by the timestamp of its first batch, or by its creation time."""
     first = segment.first_batch_timestamp()
     return max_timestamp - first if first >= 0 else now_ms - segment.created_ms
 

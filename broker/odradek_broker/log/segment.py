@@ -1,6 +1,6 @@
 """One segment of a log: a file of record batches and its indexes.
 
-The log appends to the last segment only. `size` counts queued batches, `written` what the
+The log appends to the last segment only. `size` counts queued batches, `written` those that the
 kernel has; readers read up to `written`. Lookups try the recent batches in memory first, then the
 offset index and a scan of headers. Example: a segment with the base offset 100 and 900 bytes of
 batches, of which 200 are queued, has `size=900 written=700`.

@@ -22,13 +22,14 @@ from odradek_broker.log.loading import LoadOptions, load_log
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.log_dirs import LogDirs
+from odradek_broker.log.old_formats import require_current_format
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import Clock
 from odradek_protocol.ids import METADATA_TOPIC, Offset, TopicPartition
 
 
 class _Checkpoints(NamedTuple):
-    """What the checkpoint files of a directory said at start."""
+    """The content of a directory's checkpoint files at start."""
 
     recovery_points: dict[TopicPartition, Offset]
     log_starts: dict[TopicPartition, Offset]
@@ -57,7 +58,7 @@ class StartLoader:
     # Which logs there are
 
     def survey(self) -> None:
-        """LogDirConfigError if a partition is in two directories."""
+        """LogDirConfigError if a partition is in two directories, or has an old record format."""
         futures: list[tuple[LogDir, str]] = []
         deleted_ids: set[str] = set()
         for log_dir in self._dirs.online:
@@ -72,7 +73,7 @@ class StartLoader:
     def _survey_dir(
         self, log_dir: LogDir, futures: list[tuple[LogDir, str]], deleted_ids: set[str]
     ) -> None:
-        """Note what is in a directory; its future and deleted logs are added to the lists."""
+        """Note the logs of a directory; its future and deleted logs are added to the lists."""
         read = log_dir.checkpoints.read
         self._checkpoints[log_dir] = _Checkpoints(
             read(checkpoints.RECOVERY_POINT),
@@ -89,11 +90,13 @@ class StartLoader:
                 deleted_ids.add(dir_id(entry.name))
                 continue
             if entry.name.endswith(FUTURE_DIR):
+                require_current_format(log_dir.disk, f"{log_dir.path}/{entry.name}")
                 futures.append((log_dir, entry.name))
                 continue
             topic_partition = parse_dir_name(entry.name)
             if topic_partition is None or topic_partition.topic == METADATA_TOPIC:
                 continue
+            require_current_format(log_dir.disk, f"{log_dir.path}/{entry.name}")
             other = self.found.get(topic_partition)
             if other is not None:
                 raise LogDirConfigError(

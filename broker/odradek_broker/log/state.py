@@ -1,4 +1,4 @@
-"""What the parts of one log share: its segments, its offsets, its leader epochs and producers.
+"""The state that the parts of one log share: segments, offsets, leader epochs and producers.
 
 `Log` creates one `LogState` and hands it to the parts that work on it, so that each of them changes
 only what it is there for:
@@ -30,7 +30,7 @@ from odradek_protocol.ids import Offset, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """What loading (`loading.py`) found in a log's directory, recovered if that was needed."""
+    """The content of a log's directory after loading (`loading.py`), recovered if needed."""
 
     segments: list[LogSegment]
     log_start_offset: Offset

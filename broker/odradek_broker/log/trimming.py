@@ -190,7 +190,7 @@ class Trimmer:
             # check them, so the file must not say that they are synced.
             checkpoints.write(RECOVERY_POINT, LOG_START_OFFSET)
         if state.cleaned_offset > state.log_end_offset:
-            # What will be written there is not compacted.
+            # Records that are written there later are not compacted.
             state.cleaned_offset = state.log_end_offset
             checkpoints.write(CLEANER_OFFSET)
 

@@ -61,7 +61,7 @@ class TxnIndex:
         return parse(self._disk.open(self.path).pread(self._entries * ENTRY.size, 0))
 
     def since(self, offset: Offset) -> Iterator[AbortedTxn]:
-        """Those whose marker is at or after this offset, in order."""
+        """The transactions whose marker is at or after this offset, in order."""
         if not self._entries:
             return
         file = self._disk.open(self.path)

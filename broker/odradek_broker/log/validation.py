@@ -1,4 +1,4 @@
-"""What a record batch must satisfy before the leader appends it.
+"""The checks of a record batch before the leader appends it.
 
 Called by `Appender`. The checks run from cheap to expensive and answer with the error codes of
 Apache Kafka 4.3 (compared by sending the same batches to both):

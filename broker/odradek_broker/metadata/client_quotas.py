@@ -1,4 +1,4 @@
-"""Client quotas in the metadata: whom a quota is for, and its values.
+"""Client quotas in the metadata: the entity that a quota applies to, and its values.
 
 An entity is a user, a client id, a user with a client id, or an IP address. None instead of a name
 is the default, for all that have no quota of their own:

@@ -28,6 +28,7 @@ from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -36,6 +37,7 @@ from odradek_broker.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     ResourceType,
@@ -64,7 +66,7 @@ _CHANGEABLE = (
 
 
 class ReplayError(Exception):
-    """A record that does not fit the image: no controller of ours wrote this log."""
+    """A record that contradicts the image: another program wrote this log, or it is damaged."""
 
 
 class PartitionChange(NamedTuple):
@@ -92,6 +94,7 @@ class MetadataDelta:
         self._features: dict[str, int] = {}
         self._scram: dict[ScramKey, ScramCredential | None] = {}
         self._quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self._tokens: dict[str, DelegationTokenRecord | None] = {}
         self._next_producer_id = before.next_producer_id
         self._acl_ids: dict[Acl, UUID | None] = {}
         self.changed_acls: dict[UUID, Acl | None] = {}  # None: removed
@@ -171,6 +174,7 @@ class MetadataDelta:
             scram=before.scram.changed(self._scram),
             acls=_merged(before.acls, self.changed_acls),
             acl_ids=_merged(before.acl_ids, self._acl_ids),
+            tokens=_merged(before.tokens, self._tokens),
         )
         return self
 
@@ -352,6 +356,15 @@ class MetadataDelta:
         else:
             self._quotas[entity][record.key] = record.value
 
+    def _delegation_token(self, record: DelegationTokenRecord) -> None:
+        self._tokens[record.token_id] = record
+
+    def _remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
+        token_id = record.token_id
+        if self._tokens.get(token_id, self.before.tokens.get(token_id)) is None:
+            raise ReplayError(f"no delegation token with id {token_id}")
+        self._tokens[token_id] = None
+
     def _no_op(self, record: NoOpRecord) -> None:
         pass
 
@@ -401,4 +414,6 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     UserScramCredentialRecord: MetadataDelta._scram_credential,
     RemoveUserScramCredentialRecord: MetadataDelta._remove_scram_credential,
     ClientQuotaRecord: MetadataDelta._client_quota,
+    DelegationTokenRecord: MetadataDelta._delegation_token,
+    RemoveDelegationTokenRecord: MetadataDelta._remove_delegation_token,
 }

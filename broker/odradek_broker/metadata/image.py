@@ -13,6 +13,7 @@ from uuid import UUID
 from odradek_broker.metadata.client_quotas import Quotas
 from odradek_broker.metadata.records import (
     UNASSIGNED_DIRECTORY,
+    DelegationTokenRecord,
     Endpoint,
     ResourceType,
     SupportedFeature,
@@ -98,6 +99,7 @@ class MetadataImage:
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
     acl_ids: Mapping[Acl, UUID] = field(default_factory=dict)  # the same, the other way round
     client_quotas: Quotas = field(default_factory=dict)
+    tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)  # by id
 
     def config(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         """The configuration of one topic, broker, …; empty if nothing is set."""
@@ -128,6 +130,9 @@ class MetadataImage:
         assert {acl: acl_id for acl_id, acl in self.acls.items()} == self.acl_ids
         assert all(self.configs.values()), "a resource without configs is kept"
         assert all(self.client_quotas.values()), "an entity without quotas is kept"
+        for token_id, token in self.tokens.items():
+            assert token.token_id == token_id
+            assert token.expiration_timestamp <= token.max_timestamp, token
 
 
 EMPTY_IMAGE = MetadataImage()

@@ -59,6 +59,7 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     for entity, quotas in image.client_quotas.items():
         for key, limit in quotas.items():
             yield quota_record(entity, key, limit)
+    yield from image.tokens.values()
     if image.next_producer_id:
         # The broker that got the last block does not matter any more.
         yield ProducerIdsRecord(_NOBODY, -1, image.next_producer_id)

@@ -21,6 +21,7 @@ from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     Endpoint,
     FeatureLevelRecord,
     MetadataRecord,
@@ -31,6 +32,7 @@ from odradek_broker.metadata.records import (
     QuotaEntityData,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     ResourceType,
@@ -195,6 +197,20 @@ _TYPES = (
     ),
     _Type(9, 0, layout(RemoveTopicRecord, Field("topic_id", UUID_))),
     _Type(
+        10,
+        0,
+        layout(
+            DelegationTokenRecord,
+            Field("owner", STRING),
+            Field("requester", STRING),
+            Field("renewers", array(STRING)),
+            Field("issue_timestamp", INT64),
+            Field("max_timestamp", INT64),
+            Field("expiration_timestamp", INT64),
+            Field("token_id", STRING),
+        ),
+    ),
+    _Type(
         11,
         0,
         layout(
@@ -267,6 +283,7 @@ _TYPES = (
             Field("mechanism", SCRAM_MECHANISM),
         ),
     ),
+    _Type(26, 0, layout(RemoveDelegationTokenRecord, Field("token_id", STRING))),
 )
 _BY_CLASS = {type_.layout.cls: type_ for type_ in _TYPES}
 _BY_KEY = {type_.api_key: type_ for type_ in _TYPES}

@@ -5,13 +5,13 @@ is in `record_codec.py`.
 """
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
 from odradek_broker.metadata.scram import ScramMechanism
 from odradek_broker.model.acl import Acl
 from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
+from odradek_protocol.admin_codes import ResourceType as ResourceType  # of ConfigRecord
 from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
 
 NO_LEADER = BrokerId(-1)
@@ -20,16 +20,6 @@ NO_LEADER_CHANGE = BrokerId(-2)
 # Directory ids that name no directory (Kafka's DirectoryId).
 UNASSIGNED_DIRECTORY = UUID(int=0)
 RESERVED_DIRECTORIES = frozenset(UUID(int=i) for i in range(100))
-
-
-class ResourceType(IntEnum):
-    """What a configuration belongs to, with the numbers of the protocol."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +197,32 @@ class RemoveUserScramCredentialRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DelegationTokenRecord:
+    """A delegation token (KIP-48), new or with another expiry. Its HMAC is not stored: brokers
+    compute it from the id with `delegation.token.secret.key`. Principals are text: `User:alice`."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int  # these three: ms since 1970
+    max_timestamp: int  # no renewal beyond this time
+    expiration_timestamp: int
+    token_id: str
+
+    def concerns(self, principal: str) -> bool:
+        """The owner, the requester and the renewers see the token without further rights."""
+        return principal in (self.owner, self.requester, *self.renewers)
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.expiration_timestamp < now_ms or self.max_timestamp < now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelegationTokenRecord:
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaEntityData:
     entity_type: str
     entity_name: str | None  # None: the default of the type
@@ -239,4 +255,6 @@ MetadataRecord: TypeAlias = (
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
     | ClientQuotaRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )

@@ -1,4 +1,4 @@
-"""SCRAM credentials: what the metadata log keeps of a user's password, and how it is derived.
+"""SCRAM credentials: the form of a password in the metadata log, and how it is derived.
 
 The password itself is stored nowhere. RFC 5802 derives, for each mechanism and with a random salt:
 
@@ -19,8 +19,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 ITERATIONS_MIN = 4096
-ITERATIONS_MAX = 16384  # of AlterUserScramCredentials: a login costs the client that many
-ITERATIONS_DEFAULT = 4096  # of Kafka's tools
+# limit of AlterUserScramCredentials: each login costs the client that many iterations
+ITERATIONS_MAX = 16384
+ITERATIONS_DEFAULT = 4096  # default of Kafka's tools
 SALT_BYTES = 24  # Kafka's tools make salts of about this length; the RFC asks for no minimum
 
 
@@ -48,7 +49,7 @@ class ScramMechanism(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """With these, guesses of the password can be tested: repr() shows none of them."""
+    """Attackers could test guesses of the password with these values: repr() hides them."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -78,7 +79,7 @@ class ScramImage:
         }
 
     def changed(self, changes: Mapping[ScramKey, ScramCredential | None]) -> "ScramImage":
-        """With `changes` applied; None removes. The same object if nothing changed."""
+        """A copy with `changes` applied (None removes); the same object if nothing changed."""
         if not changes:
             return self
         merged = {**self.credentials, **changes}

@@ -77,7 +77,7 @@ def from_code(kind: type[E], code: int) -> E:
         return kind.UNKNOWN
 
 
-# What can be done with a resource of each type, as AlterAcls and `kafka-acls` know it.
+# The operations on a resource of each type, as AlterAcls and `kafka-acls` know it.
 SUPPORTED_OPERATIONS: Final[dict[AclResource, tuple[AclOperation, ...]]] = {
     AclResource.TOPIC: (
         AclOperation.READ,

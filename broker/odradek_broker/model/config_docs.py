@@ -45,6 +45,10 @@ controller.quorum.voters | The nodes that form a new cluster: id@host:port, sepa
 controller.quota.window.num | Windows over which controller_mutation_rate is averaged.
 controller.quota.window.size.seconds | Length of a window of controller_mutation_rate.
 default.replication.factor | Replication factor of a new topic that does not set one.
+delegation.token.expiry.check.interval.ms | How often the controller removes expired delegation tokens.
+delegation.token.expiry.time.ms | A delegation token expires after this long unless it is renewed.
+delegation.token.max.lifetime.ms | No delegation token lives longer than this, however often it is renewed.
+delegation.token.secret.key | Makes the secrets of delegation tokens; the same on all brokers. Empty: no tokens.
 delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
 delete.topic.enable | Whether topics may be deleted.
 fetch.max.bytes | Maximum bytes of records in one fetch response.
@@ -70,6 +74,41 @@ group.initial.rebalance.delay.ms | How long a new group waits for more members.
 group.max.session.timeout.ms | Longest session timeout that a member may request.
 group.max.size | Maximum members of a group.
 group.min.session.timeout.ms | Shortest session timeout that a member may request.
+group.coordinator.rebalance.protocols | Without `streams` this broker refuses streams groups; the other protocols are always served.
+group.share.assignment.interval.ms | Minimum time between two assignments of a share group.
+group.share.delivery.count.limit | How often a record of a share group is delivered at most.
+group.share.heartbeat.interval.ms | How often members of share groups send heartbeats.
+group.share.initialize.retry.interval.ms | Pause before the state of share partitions is initialized again.
+group.share.max.assignment.interval.ms | Longest assignment interval that a share group may set.
+group.share.max.delivery.count.limit | Largest delivery count limit that a share group may set.
+group.share.max.heartbeat.interval.ms | Longest heartbeat interval that a share group may set.
+group.share.max.partition.max.record.locks | Largest number of record locks that a share group may set.
+group.share.max.record.lock.duration.ms | Longest record lock that a share group may set.
+group.share.max.session.timeout.ms | Longest session timeout that a share group may set.
+group.share.max.share.sessions | Share sessions that this broker keeps at most.
+group.share.max.size | Members of a share group at most.
+group.share.min.assignment.interval.ms | Shortest assignment interval that a share group may set.
+group.share.min.delivery.count.limit | Smallest delivery count limit that a share group may set.
+group.share.min.heartbeat.interval.ms | Shortest heartbeat interval that a share group may set.
+group.share.min.partition.max.record.locks | Smallest number of record locks that a share group may set.
+group.share.min.record.lock.duration.ms | Shortest record lock that a share group may set.
+group.share.min.session.timeout.ms | Shortest session timeout that a share group may set.
+group.share.partition.max.record.locks | Records of a partition that a share group has in flight at most.
+group.share.record.lock.duration.ms | How long a member of a share group has a record before it is delivered again.
+group.share.session.timeout.ms | A member of a share group without a heartbeat for this long is removed.
+group.streams.assignment.interval.ms | Minimum time between two assignments of a streams group.
+group.streams.heartbeat.interval.ms | How often members of streams groups send heartbeats.
+group.streams.initial.rebalance.delay.ms | How long the first assignment of a streams group waits for more members.
+group.streams.max.assignment.interval.ms | Longest assignment interval that a streams group may set.
+group.streams.max.heartbeat.interval.ms | Longest heartbeat interval that a streams group may set.
+group.streams.max.session.timeout.ms | Longest session timeout that a streams group may set.
+group.streams.max.size | Members of a streams group at most.
+group.streams.max.standby.replicas | Largest number of standby replicas that a streams group may set.
+group.streams.min.assignment.interval.ms | Shortest assignment interval that a streams group may set.
+group.streams.min.heartbeat.interval.ms | Shortest heartbeat interval that a streams group may set.
+group.streams.min.session.timeout.ms | Shortest session timeout that a streams group may set.
+group.streams.num.standby.replicas | Copies of each task's state that a streams group keeps on other processes.
+group.streams.session.timeout.ms | A member of a streams group without a heartbeat for this long is removed.
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
@@ -115,7 +154,7 @@ log.roll.ms | segment.ms of topics that do not set it.
 log.segment.bytes | segment.bytes of topics that do not set it.
 log.segment.delete.delay.ms | file.delete.delay.ms of topics that do not set it.
 max.compaction.lag.ms | Maximum time that a record stays uncompacted.
-max.connection.creation.rate | New connections per second; a listener accepts later what comes faster.
+max.connection.creation.rate | New connections per second; a listener delays connections above it.
 max.connections | Maximum connections to this broker.
 max.connections.per.ip | Maximum connections from one address.
 max.connections.per.ip.overrides | Other maximums for single addresses: address:number, separated by commas.
@@ -141,6 +180,7 @@ odradek.add.scram.file | Users (SCRAM) that a new cluster begins with; ignored a
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
 odradek.cluster.id | Id of the cluster, for the first start; generated if not set.
 odradek.controlled.shutdown.timeout.ms | How long a stopping broker waits until other brokers lead.
+odradek.inter.broker.listener.names | Listeners that take requests of other brokers in addition to the inter-broker listener, while brokers move from one to another.
 odradek.leader.imbalance.per.broker.percentage | Share of non-preferred leaders from which leadership moves back.
 odradek.log.dir.reserve.bytes | Free bytes of a log directory below which produce requests are refused.
 odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter automatically.
@@ -195,6 +235,30 @@ segment.bytes | Size at which a segment is closed and a new one begun.
 segment.index.bytes | Largest offset index of a segment.
 segment.jitter.ms | Spreads the rolls of segment.ms at random over this time.
 segment.ms | Age at which a segment is closed although it is not full.
+share.assignment.interval.ms | group.share.assignment.interval.ms of this group.
+share.auto.offset.reset | Where a share group starts in a partition: earliest, latest, by_duration:PnDTnHnMn.nS.
+share.coordinator.cold.partition.snapshot.interval.ms | How often unchanged share partitions get a new snapshot if it is due.
+share.coordinator.snapshot.update.records.per.snapshot | Updates of a share partition before a new snapshot is written.
+share.coordinator.state.topic.compression.codec | Codec of batches in __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+share.coordinator.state.topic.min.isr | min.insync.replicas of __share_group_state, when it is created.
+share.coordinator.state.topic.num.partitions | Partitions of __share_group_state, when it is created.
+share.coordinator.state.topic.prune.interval.ms | How often obsolete records of __share_group_state are deleted.
+share.coordinator.state.topic.replication.factor | Replicas of __share_group_state; unset: 3, or all if fewer.
+share.coordinator.state.topic.segment.bytes | segment.bytes of __share_group_state, when it is created.
+share.coordinator.write.timeout.ms | How long a write of the share coordinator waits for its commit.
+share.delivery.count.limit | group.share.delivery.count.limit of this group.
+share.heartbeat.interval.ms | group.share.heartbeat.interval.ms of this group.
+share.isolation.level | read_committed hides records of aborted transactions from a share group.
+share.partition.max.record.locks | group.share.partition.max.record.locks of this group.
+share.record.lock.duration.ms | group.share.record.lock.duration.ms of this group.
+share.renew.acknowledge.enable | Whether members of this share group may renew their locks.
+share.session.timeout.ms | group.share.session.timeout.ms of this group.
+streams.assignment.interval.ms | group.streams.assignment.interval.ms of this group.
+streams.heartbeat.interval.ms | group.streams.heartbeat.interval.ms of this group.
+streams.initial.rebalance.delay.ms | group.streams.initial.rebalance.delay.ms of this group.
+streams.num.standby.replicas | group.streams.num.standby.replicas of this group.
+streams.session.timeout.ms | group.streams.session.timeout.ms of this group.
+telemetry.max.bytes | Largest push of client metrics, before and after decompression.
 socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's default.
 socket.request.max.bytes | Largest request that is accepted.

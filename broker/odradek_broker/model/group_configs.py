@@ -2,8 +2,7 @@
 
 The same format as `model/topic_configs.py`: the last column is the broker setting with the default.
 A broker setting `group.consumer.session.timeout.ms` has its bounds in
-`group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`. The settings of
-share and streams groups (`-`) are kept and shown, but there are no such groups.
+`group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`.
 """
 
 import re
@@ -21,20 +20,20 @@ _TEXT = """
 + consumer.session.timeout.ms        int     45000            1..    group.consumer.session.timeout.ms
 + consumer.heartbeat.interval.ms     int     5000             1..    group.consumer.heartbeat.interval.ms
 + consumer.assignment.interval.ms    int     1000             0..    group.consumer.assignment.interval.ms
-- share.session.timeout.ms           int     45000            1..    group.share.session.timeout.ms
-- share.heartbeat.interval.ms        int     5000             1..    group.share.heartbeat.interval.ms
-- share.record.lock.duration.ms      int     30000            1000.. group.share.record.lock.duration.ms
-- share.delivery.count.limit         int     5                2..    group.share.delivery.count.limit
-- share.partition.max.record.locks   int     2000             100..  group.share.partition.max.record.locks
-- share.auto.offset.reset            string  latest           -      -
-- share.isolation.level              string  read_uncommitted read_committed|read_uncommitted -
-- share.renew.acknowledge.enable     boolean true             -      -
-- share.assignment.interval.ms       int     1000             0..    group.share.assignment.interval.ms
-- streams.session.timeout.ms         int     45000            1..    group.streams.session.timeout.ms
-- streams.heartbeat.interval.ms      int     5000             1..    group.streams.heartbeat.interval.ms
-- streams.num.standby.replicas       int     0                0..    group.streams.num.standby.replicas
-- streams.initial.rebalance.delay.ms int     3000             0..    group.streams.initial.rebalance.delay.ms
-- streams.assignment.interval.ms     int     1000             0..    group.streams.assignment.interval.ms
++ share.session.timeout.ms           int     45000            1..    group.share.session.timeout.ms
++ share.heartbeat.interval.ms        int     5000             1..    group.share.heartbeat.interval.ms
++ share.record.lock.duration.ms      int     30000            1000.. group.share.record.lock.duration.ms
++ share.delivery.count.limit         int     5                2..    group.share.delivery.count.limit
++ share.partition.max.record.locks   int     2000             100..  group.share.partition.max.record.locks
++ share.auto.offset.reset            string  latest           -      -
++ share.isolation.level              string  read_uncommitted read_committed|read_uncommitted -
++ share.renew.acknowledge.enable     boolean true             -      -
++ share.assignment.interval.ms       int     1000             0..    group.share.assignment.interval.ms
++ streams.session.timeout.ms         int     45000            1..    group.streams.session.timeout.ms
++ streams.heartbeat.interval.ms      int     5000             1..    group.streams.heartbeat.interval.ms
++ streams.num.standby.replicas       int     0                0..    group.streams.num.standby.replicas
++ streams.initial.rebalance.delay.ms int     3000             0..    group.streams.initial.rebalance.delay.ms
++ streams.assignment.interval.ms     int     1000             0..    group.streams.assignment.interval.ms
 """  # noqa: E501
 
 GROUP_CONFIGS: Mapping[str, ConfigKey] = dynamic_table(_TEXT)

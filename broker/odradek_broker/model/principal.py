@@ -1,9 +1,9 @@
-"""Who sends a request: an authenticated user, or ANONYMOUS where nobody has to authenticate.
+"""The sender of a request: an authenticated user, or ANONYMOUS without authentication.
 
 The text form is Kafka's, as in ACLs and `super.users`: `User:alice`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 USER: Final = "User"
@@ -13,6 +13,8 @@ USER: Final = "User"
 class Principal:
     type: str
     name: str
+    # Authenticated by a delegation token: has the rights of the user, but gets no further tokens.
+    by_token: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"

@@ -3,11 +3,10 @@
 A raw non-blocking socket, driven by the poller (runtime/poller.py): no transport copies the bytes,
 and ranges of logs are sent with sendfile.
 
-The bytes of a read are cut into frames, which are copied out of it (a produce request keeps its
-frame until the end of the loop pass). Clients that send much are read through a large buffer that
-all connections share. A frame that does not fit into one read is received into a buffer of its own
-(`large_frame.py`), which grows with the bytes that arrive: a client that announces 100 MB and sends
-nothing holds 68 KB, and its connection is closed if nothing follows (`receiving.py`).
+The bytes of a read are cut into frames, which are copied out of it. Clients that send much are read
+through a large buffer that all connections share. A frame that does not fit into one read gets a
+buffer of its own (`large_frame.py`) that grows with the bytes that arrive: a client that announces
+100 MB and sends nothing holds 68 KB, and is disconnected if nothing follows (`receiving.py`).
 
 Reading pauses (and TCP slows the client down) while one of these is true:
 - MAX_IN_FLIGHT requests of this connection are not answered, or their responses not sent,
@@ -19,7 +18,7 @@ Reading pauses (and TCP slows the client down) while one of these is true:
 
 import asyncio
 import logging
-import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
@@ -30,8 +29,11 @@ from odradek_broker.network.memory import BEGUN, NEW, OF_BROKER, SMALL_BYTES, Wa
 from odradek_broker.network.outgoing import Outgoing
 from odradek_broker.network.peek import client_id_of, is_broker
 from odradek_broker.runtime import clock
+from odradek_broker.runtime.byte_stream import ByteStream
 from odradek_broker.runtime.poller import READABLE, WRITABLE
 from odradek_broker.security.authentication import Authentication
+from odradek_broker.security.authorizer import Decisions
+from odradek_protocol.acl_codes import AclOperation
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -44,8 +46,7 @@ CUT_OFF: Final = "closed by the client in the middle of a request"
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
 # this adds no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT: Final = 64
-# Of responses in memory; records do not count, they stay in their files.
-UNSENT_BYTES_MAX: Final = 256 * 1024
+UNSENT_BYTES_MAX: Final = 256 * 1024  # of responses in memory, without records in files
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
 # The first two bytes of a TLS connection, where the size of a request should be.
@@ -64,35 +65,40 @@ class Connection(Outgoing):
         "_muted",
         "_resuming",
         "_throttled",
+        "_when_closed",
         "authentication",
         "client_host",
+        "client_software",
         "frame_bytes_max",
+        "handlers",
         "listener",
         "on_probation",
         "principal",
+        "topic_decisions",
         "waiter",
     )
 
-    def __init__(
-        self, server: "Server", sock: socket.socket, listener: str, client_host: str
-    ) -> None:
+    def __init__(self, server: "Server", sock: ByteStream, listener: str, client_host: str) -> None:
         super().__init__(server, sock)
         self.listener = listener
+        self.handlers = server.dispatcher.served[listener]
         self.client_host = client_host
+        self.client_software: tuple[str | None, str | None] = (None, None)
         self.principal = ANONYMOUS  # until the client has authenticated
         self.authentication: Authentication | None = None  # on listeners with SASL
+        self.topic_decisions: dict[AclOperation, Decisions] = {}  # see exchange.py
         self.frame_bytes_max = server.frame_bytes_max
         # A frame too large for one read, while it is being received.
         self._frame: LargeFrame | None = None
         self._bulk = False  # the last read returned BULK_FROM_BYTES or more
-        # Bytes that were read but not yet cut into frames: an incomplete frame, or reading paused.
-        self._backlog = b""
+        self._backlog = b""  # read, but not yet cut into frames
         self._muted = False
         self._throttled: asyncio.TimerHandle | None = None  # until it fires
         self._held_bytes = 0  # request memory taken for a frame that has no handler yet
         self.waiter: Waiter | None = None  # while it waits for request memory
         self.on_probation = False  # see server.py
         self._resuming = False
+        self._when_closed: list[Callable[[], None]] | None = None
         self._watch()
 
     @property
@@ -106,7 +112,7 @@ class Connection(Outgoing):
 
     @property
     def client_id(self) -> str | None:
-        """Of the request that is being received, or of the oldest that is not answered."""
+        """The client id of the request being received, or of the oldest unanswered one."""
         if self._frame is not None:
             return client_id_of(self._frame.head())
         return self._pending[0].client_id if self._pending else None
@@ -383,6 +389,12 @@ class Connection(Outgoing):
         self.principal = principal
         self.frame_bytes_max = self.server.frame_bytes_max
 
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Calls it once, when this connection is closed."""
+        if self._when_closed is None:
+            self._when_closed = []
+        self._when_closed.append(callback)
+
     def close_when_sent(self, reason: str) -> None:
         """Reads no more; closed with `reason` when the pending responses are sent."""
         self.closing = reason
@@ -416,6 +428,10 @@ class Connection(Outgoing):
             if exchange.on_disconnect is not None:
                 exchange.on_disconnect()
                 self.server.memory.give_back(exchange.request_bytes)
+        if self._when_closed is not None:
+            for callback in self._when_closed:
+                callback()
+            self._when_closed = None
         self.server.connection_closed(self, reason)
 
 

@@ -46,7 +46,7 @@ class Dispatcher:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._handlers: dict[int, Handler] = broker.apis.handlers
-        self._served = broker.apis.served_on(broker.settings.listeners)
+        self.served = broker.apis.served_on(broker.settings.listeners)  # listener → handlers
         self._tasks: set[asyncio.Task[None]] = set()
         self.slow = SlowHandlers()
 
@@ -66,7 +66,7 @@ class Dispatcher:
             if refusal is not None:
                 connection.close(refusal)
                 return None
-        handler = self._served[connection.listener].get(header.api_key)
+        handler = connection.handlers.get(header.api_key)
         if handler is None:
             connection.close(f"unknown api key: {header.api_key}")
             return None
@@ -80,13 +80,13 @@ class Dispatcher:
         if not self._broker.serves_clients and not handler.access.early:
             connection.close("the broker is starting")
             return None
-        return Exchange(self._broker, header, connection, handler.metrics, len(frame), received_ns)
+        return Exchange(self._broker, header, connection, handler, len(frame), received_ns)
 
     def _open_raw(self, connection: "Connection", frame: bytes, received_ns: int) -> Exchange:
         """After SaslHandshake v0 a frame is a token without headers."""
         handler = self._handlers[sasl_authenticate.API_KEY]
         header = RequestHeader(handler.api_key, RAW_TOKEN, 0, None, 0)
-        return Exchange(self._broker, header, connection, handler.metrics, len(frame), received_ns)
+        return Exchange(self._broker, header, connection, handler, len(frame), received_ns)
 
     async def _raw_token(self, exchange: Exchange, token: bytes) -> None:
         authentication = exchange.connection.authentication
@@ -97,15 +97,21 @@ class Dispatcher:
         except SaslError as error:
             await sasl_authenticate.close_later(exchange, authentication, str(error))
             exchange.respond([], 0)
+        except Exception:
+            logger.exception(
+                "a login from %s failed; this is a bug in Odradek", exchange.client_host
+            )
+            _close(exchange, "failed login")
         exchange.connection.unmute()
 
     def start(self, exchange: Exchange, frame: bytes) -> None:
-        handler = self._handlers[exchange.api_key]
-        if exchange.api_version == RAW_TOKEN:
+        handler = exchange.handler
+        # Both: a client may send any version of ApiVersions, this one too.
+        if exchange.api_version == RAW_TOKEN and exchange.api_key == sasl_authenticate.API_KEY:
             exchange.connection.mute()
             self._keep(asyncio.ensure_future(self._raw_token(exchange, frame)))
             return
-        exchange.metrics.count(exchange.api_version)
+        handler.metrics.count(exchange.api_version)
         try:
             if handler.serve is not None:
                 handler.serve(exchange, frame, exchange.body_at)
@@ -131,7 +137,7 @@ class Dispatcher:
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
-        handler = self._handlers[exchange.api_key]
+        handler = exchange.handler
         if handler.access.urgent:
             exchange.is_of_broker()
         watched = Watched(outcome, self.slow, exchange, handler.name)
@@ -152,7 +158,9 @@ class Dispatcher:
         if version is None:
             version = exchange.api_version
         if self._broker.quotas.limited and not self._exempt(exchange):
-            answer.throttle_time = throttle_request(exchange, getattr(answer, "throttle_time", 0))
+            throttle_ms = throttle_request(exchange, getattr(answer, "throttle_time", 0))
+            if "throttle_time" in api.response_fields(exchange.api_key, version):
+                answer.throttle_time = throttle_ms
         header = api.response_header(exchange.api_key, version, exchange.correlation_id)
         response = header + api.encode_response(exchange.api_key, version, answer)
         exchange.respond([response], len(response))
@@ -161,7 +169,7 @@ class Dispatcher:
         """Requests between brokers are never throttled by client quotas, nor are logins: their
         responses have no throttle time."""
         return (
-            self._handlers[exchange.api_key].internal
+            exchange.handler.internal
             or exchange.api_key in (sasl_handshake.API_KEY, sasl_authenticate.API_KEY)
             or exchange.api_key == write_txn_markers.API_KEY
             or (
@@ -171,7 +179,7 @@ class Dispatcher:
         )
 
     def _failed(self, exchange: Exchange, error: Exception) -> None:
-        handler = self._handlers[exchange.api_key]
+        handler = exchange.handler
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if not isinstance(error, KafkaError):
             logger.error(

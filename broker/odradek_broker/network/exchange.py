@@ -1,15 +1,18 @@
 """One request and its response on a connection, with the timestamps for the metrics."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from librt.strings import BytesWriter, write_i32_be
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import Chunks, RequestContext
+from odradek_broker.handlers.handler import Handler
 from odradek_broker.model.principal import Principal
 from odradek_broker.runtime import clock
-from odradek_broker.runtime.metrics import RequestMetrics
 from odradek_broker.security.authentication import Authentication
+from odradek_broker.security.authorizer import Authorizer, Decisions
+from odradek_protocol.acl_codes import AclOperation
 from odradek_protocol.messages.headers import RequestHeader
 
 if TYPE_CHECKING:
@@ -22,8 +25,8 @@ class Exchange(RequestContext):
         "body_at",
         "chunks",
         "connection",
+        "handler",
         "local_ns",
-        "metrics",
         "received_ns",
         "sending_ns",
         "started_ns",
@@ -34,7 +37,7 @@ class Exchange(RequestContext):
         broker: BrokerContext,
         header: RequestHeader,
         connection: "Connection",
-        metrics: RequestMetrics,
+        handler: Handler,
         request_bytes: int,
         received_ns: int,
     ) -> None:
@@ -48,7 +51,7 @@ class Exchange(RequestContext):
             connection.client_host,
         )
         self.connection = connection
-        self.metrics = metrics
+        self.handler = handler
         self.request_bytes = request_bytes
         self.body_at = header.body_at
         self.received_ns = received_ns
@@ -62,6 +65,19 @@ class Exchange(RequestContext):
     def principal(self) -> Principal:
         return self.connection.principal
 
+    def topic_decisions(self, authorizer: Authorizer, operation: AclOperation) -> Decisions:
+        # To find them by client costs more than all checks of a small request.
+        connection = self.connection
+        known = connection.topic_decisions.get(operation)
+        if (
+            known is None
+            or known.version != authorizer.version
+            or known.client.principal is not connection.principal
+        ):
+            known = super().topic_decisions(authorizer, operation)
+            connection.topic_decisions[operation] = known
+        return known
+
     def busy_ns(self) -> int:
         return (self.local_ns or clock.now_ns()) - self.started_ns
 
@@ -72,8 +88,21 @@ class Exchange(RequestContext):
     def authentication(self) -> Authentication | None:
         return self.connection.authentication
 
+    @property
+    def client_software(self) -> tuple[str | None, str | None]:
+        return self.connection.client_software
+
+    def set_client_software(self, name: str, version: str) -> None:
+        self.connection.client_software = name, version
+
     def close_after_answer(self, reason: str) -> None:
         self.connection.close_when_sent(reason)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        if self.connection.closed:
+            callback()
+        else:
+            self.connection.when_closed(callback)
 
     def is_of_broker(self) -> None:
         self.connection.is_of_broker()
@@ -100,7 +129,7 @@ class Exchange(RequestContext):
         self.connection.close(reason)
 
     def observe_sent(self, sending_ns: int, sent_ns: int) -> None:
-        self.metrics.observe(
+        self.handler.metrics.observe(
             self.received_ns,
             self.started_ns,
             # Answered before the handler returned: nothing was awaited.

@@ -7,9 +7,10 @@ Its buffer grows with the bytes that arrive: 68 KB after a bare length prefix, l
 times the bytes that arrived (twice, from 1 MB on). The owner takes the memory before it grows it.
 """
 
-import socket
 from io import BytesIO
 from typing import Final
+
+from odradek_broker.runtime.byte_stream import ByteStream
 
 # A batch of 64 KB with its headers fits.
 FIRST_BUFFER_BYTES: Final = 68 * 1024
@@ -20,7 +21,7 @@ HEAD_BYTES: Final = 300
 
 
 def first_capacity(size: int, arrived: int) -> int:
-    """Of the buffer for a frame of `size` bytes, of which `arrived` have arrived."""
+    """The first size of the buffer for a frame of `size` bytes, of which `arrived` have arrived."""
     return min(size, max(FIRST_BUFFER_BYTES, 4 * arrived))
 
 
@@ -80,7 +81,7 @@ class LargeFrame:
         with self._buffer.getbuffer() as view:
             return bytes(view[: min(self.filled, HEAD_BYTES)])
 
-    def receive(self, sock: socket.socket) -> int:
+    def receive(self, sock: ByteStream) -> int:
         """Reads the available bytes; their number, 0 at the end of the stream. Raises OSError."""
         with self._buffer.getbuffer() as view:
             received = sock.recv_into(view[self.filled :])

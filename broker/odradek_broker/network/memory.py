@@ -225,7 +225,7 @@ class RequestMemory:
         self.read_ahead_bytes = 0
 
     def _next(self) -> Waiter | None:
-        """The first in turn; or the partly received request that needs the fewest bytes more.
+        """The next request in the queue; or the partly received one that needs the fewest bytes.
 
         In a safe state that one can always continue. If brokers wait for it, it may use the memory
         that is reserved for them.

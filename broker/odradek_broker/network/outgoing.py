@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.runtime import clock
+from odradek_broker.runtime.byte_stream import ByteStream
 from odradek_broker.runtime.poller import Pollable
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Outgoing(Pollable):
         "sock",
     )
 
-    def __init__(self, server: "Server", sock: socket.socket) -> None:
+    def __init__(self, server: "Server", sock: ByteStream) -> None:
         self.server = server
         self.sock = sock
         self.closed = False

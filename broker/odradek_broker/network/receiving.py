@@ -47,7 +47,7 @@ OnStarved = Callable[[str | None], None]
 
 
 def ignore_starved(_: str | None) -> None:
-    """For a server without a /readyz."""
+    """A callback for servers without /readyz: does nothing."""
 
 
 class FrameSender(Protocol):
@@ -65,7 +65,7 @@ class FrameSender(Protocol):
 
     @property
     def client_id(self) -> str | None:
-        """Of its current request, if it is known."""
+        """The client id of its current request, if it is known."""
 
     def close(self, reason: str) -> None: ...
 

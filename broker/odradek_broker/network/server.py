@@ -29,7 +29,7 @@ from odradek_broker.runtime.descriptors import Descriptors, current_limit, share
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.poller import Poller
 from odradek_broker.runtime.rate_limited_log import RateLimitedLog
-from odradek_broker.runtime.tls_socket import TlsSocket
+from odradek_broker.runtime.tls_socket import server_side, shared_buffer
 from odradek_broker.security.authentication import Authentication
 from odradek_broker.security.connection_limits import ConnectionLimits
 from odradek_broker.security.rates import Windows
@@ -101,7 +101,7 @@ class Server:
             on_starved,
         )
         listeners = settings.listeners
-        # Used by other brokers only; the inter-broker one is, if clients have one of their own.
+        # Listeners that only brokers use: the inter-broker one, if clients have another.
         self.broker_listeners = listeners.controller_names
         if len(listeners.brokers) > 1:
             self.broker_listeners |= {listeners.inter_broker_name}
@@ -128,6 +128,7 @@ class Server:
             for name, one in broker.listener_security.items()
             if one.tls is not None or one.sasl is not None
         }
+        self._tls_buffer = shared_buffer() if self._security else memoryview(b"")
         # TLS handshakes that are not complete, by the time of the accept.
         self._handshakes: dict[Connection, float] = {}
         self._handshake_ms = settings.int("odradek.ssl.handshake.timeout.ms")
@@ -226,8 +227,6 @@ class Server:
             if size > 0:  # -1 leaves it to the kernel, which adapts it
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         connection = self._connection(sock, listener, host)
-        if connection is None:
-            return
         self.connections.add(connection)
         self._per_ip[host] += 1
         self.limits.opened(listener)
@@ -239,7 +238,7 @@ class Server:
         else:
             self._put_on_probation(connection)
 
-    def _connection(self, sock: socket.socket, listener: str, host: str) -> Connection | None:
+    def _connection(self, sock: socket.socket, listener: str, host: str) -> Connection:
         security = self._security.get(listener)
         if security is None:
             return Connection(self, sock, listener, host)
@@ -248,14 +247,7 @@ class Server:
             connection = Connection(self, sock, listener, host)
         else:
             tls = security.tls
-            try:
-                secured = tls.context.wrap_socket(
-                    sock, server_side=True, do_handshake_on_connect=False
-                )
-            except OSError:  # the client disconnected meanwhile
-                sock.close()
-                return None
-            assert isinstance(secured, TlsSocket)
+            secured = server_side(tls.context, sock, self._tls_buffer)
             connection = TlsConnection(self, secured, listener, host, tls.to_principal)
             self._handshake_began(connection)
         if security.sasl is not None:

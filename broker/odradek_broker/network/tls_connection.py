@@ -1,7 +1,8 @@
 """A client connection over TLS: the handshake first, then as every other (`connection.py`).
 
 The socket behaves as a plain one (runtime/tls_socket.py); what differs is here. Ranges of logs are
-read and encrypted in this process, so they cannot go by sendfile.
+read and encrypted in this process, so they cannot go by sendfile. The rest of a large frame is
+awaited in parts of AWAITED_BYTES, because clients send it in small records.
 
 A handshake has a deadline, and only so many run at a time (`server.py`): the memory of clients that
 connect and stay silent is bounded.
@@ -27,10 +28,24 @@ NOT_TRUSTED: Final = "the client's certificate is not accepted"
 NOT_TLS: Final = "no TLS"
 # The first byte of a TLS connection: a record of type handshake.
 HANDSHAKE_RECORD: Final = b"\x16"
+# Of the rest of a large frame. A wake-up costs as much as decrypting 20 KB, for both sides. Small
+# against the 32 KB that have to arrive in each window of time (receiving.py).
+AWAITED_BYTES: Final = 16 * 1024
+# While this much is missing, the socket will certainly get AWAITED_BYTES: the memory BIO and
+# OpenSSL have at most a record of it each.
+AWAIT_FROM_BYTES: Final = 64 * 1024
 
 
 class TlsConnection(Connection):
-    __slots__ = ("_first_seen", "_handshake_wants", "_on_pending", "_to_principal", "tls")
+    __slots__ = (
+        "_awaited",
+        "_first_seen",
+        "_handshake_wants",
+        "_on_pending",
+        "_to_principal",
+        "_watches_reply",
+        "tls",
+    )
 
     def __init__(
         self,
@@ -38,13 +53,15 @@ class TlsConnection(Connection):
         sock: TlsSocket,
         listener: str,
         client_host: str,
-        to_principal: Callable[[ssl.SSLSocket], Principal],
+        to_principal: Callable[[TlsSocket], Principal],
     ) -> None:
         self.tls = sock
         self._to_principal = to_principal
         self._handshake_wants = "read"  # "" when it is complete
         self._first_seen = False
         self._on_pending = False
+        self._awaited = 1  # bytes that make an event
+        self._watches_reply = False
         super().__init__(server, sock, listener, client_host)
 
     def on_ready(self, events: int) -> None:
@@ -54,6 +71,7 @@ class TlsConnection(Connection):
         if self._reading and (events & ~WRITABLE or self.tls.read_wants_write):
             self._read()
             self._watch_reply()
+            self._await_frame()
         if self._writing and events & ~READABLE and not self.closed:
             super().on_ready(WRITABLE)
         if not self.closed and self._reading and self.tls.pending():
@@ -65,8 +83,11 @@ class TlsConnection(Connection):
             self.server.poller.watch(self.sock.fileno(), self, events)
             return
         super()._watch()
-        # Reading goes on: what is decrypted already makes no event.
-        if self._reading and not self.closed and self.tls.pending():
+        if not self._reading or self.closed:
+            return
+        if self._watches_reply:
+            self.server.poller.watch(self.sock.fileno(), self, READABLE | WRITABLE)
+        elif self.tls.pending():  # reading goes on: what has arrived already makes no event
             self._read_later()
 
     # --- handshake -----------------------------------------------------------------------
@@ -102,6 +123,7 @@ class TlsConnection(Connection):
             except SecurityError as error:
                 self.close(f"{NOT_TRUSTED}: listener {self.listener}: {error}")
                 return
+            self._watch_reply()
             if self.tls.pending():
                 self._read_later()
 
@@ -119,8 +141,19 @@ class TlsConnection(Connection):
 
     def _watch_reply(self) -> None:
         """The read waits for a write: TLS has to answer a key update first."""
-        if self.tls.read_wants_write and not self.closed:
-            self.server.poller.watch(self.sock.fileno(), self, READABLE | WRITABLE)
+        if self.tls.read_wants_write != self._watches_reply and not self.closed:
+            self._watches_reply = self.tls.read_wants_write
+            self._watch()
+
+    def _await_frame(self) -> None:
+        """A record of 1 KB makes no event while most of a large frame is missing."""
+        frame = self._frame
+        awaited = 1
+        if frame is not None and frame.size - frame.filled >= AWAIT_FROM_BYTES:
+            awaited = AWAITED_BYTES
+        if awaited != self._awaited and not self.closed:
+            self._awaited = awaited
+            self.tls.expect(awaited)
 
     # --- sending -------------------------------------------------------------------------
 

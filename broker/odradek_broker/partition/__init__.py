@@ -1,11 +1,11 @@
-"""Partitions that this broker hosts: roles, appends, reads, the high watermark, who waits.
+"""Partitions that this broker hosts: roles, appends, reads, the high watermark, waiting requests.
 
-leader_state     the leader: who follows how far, the ISR, what is committed; pure
-leader_events    what happens to a leader, and what it wants done; values
-follower_state   the follower: where to fetch next, what to make of an answer; pure
-commands         the metadata log as orders to this broker; pure
+leader_state     the leader: progress of its followers, the ISR, the high watermark; no I/O
+leader_events    events and instructions of leader_state; values
+follower_state   the follower: the next fetch offset, what a response changes; no I/O
+commands         the metadata log as commands for this broker; no I/O
 waiting          the purgatory
 partition        one partition with its log and its role
-service          all of them: the deferred write, the timers
-read_replica, throttle   who reads from whom, and how fast; pure
+service          all partitions: the deferred write, the timers
+read_replica, throttle   which replica a consumer reads from, and how fast; no I/O
 """

@@ -61,7 +61,7 @@ class CommandQueue:
         self._take_roles_if_registered()
 
     def apply(self, delta: MetadataDelta, controller_epoch: int = 0) -> None:
-        """Bring this broker in line with what the controller decided.
+        """Bring this broker in line with the controller's decisions.
 
         A little work is done when this returns, much is done in slices (`settled`); later
         changes are carried out after it.
@@ -107,7 +107,7 @@ class CommandQueue:
         )
 
     def stop(self) -> None:
-        """The broker stops: what is not carried out by now is done at its next start."""
+        """The broker stops: commands that are still queued are carried out at its next start."""
         self.opening.close()
         self._slices.close()
 

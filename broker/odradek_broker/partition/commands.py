@@ -1,4 +1,4 @@
-"""What the controller tells a broker: LeaderAndIsr, StopReplica and UpdateMetadata.
+"""Commands of the controller to a broker: LeaderAndIsr, StopReplica and UpdateMetadata.
 
 With a metadata log the controller does not send these; every broker makes them from what the
 log says and carries them out in this order (`partition/service.py`):
@@ -53,14 +53,14 @@ class LeaderAndIsr:
 Command: TypeAlias = StopReplica | UpdateMetadata | LeaderAndIsr
 
 
-# Changes that are looked at before whoever carries them out may pause.
+# Changes that are examined before the caller may pause.
 CHANGES_PER_STEP = 500
 
 
 def commands_of(
     delta: MetadataDelta, node_id: BrokerId, controller_epoch: int
 ) -> Iterator[Command | None]:
-    """What a change of the metadata means for one broker, in the order to carry it out; None
+    """The commands of one broker that follow from a change of the metadata, in order; None
     where nothing is to be done but some time has passed."""
     for topic in delta.deleted_topics.values():
         for index, registration in topic.partitions.items():

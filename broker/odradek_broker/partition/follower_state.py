@@ -1,6 +1,6 @@
-"""The follower's side of replication: where to fetch next, and what to make of an answer.
+"""The follower's side of replication: where to fetch next, and what an answer changes.
 
-Pure. `replication/fetcher.py` drives it, one `FollowerState` per partition and leader epoch:
+Does no I/O. `replication/fetcher.py` drives it, one `FollowerState` per partition and leader epoch:
 
     position = next_fetch(state, log, now_ms)            None while there is nothing to ask
     instructions = step(state, FetchAnswered(…), log, now_ms)
@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeAlias
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
-# The first pause after trouble; each further one is twice as long, up to the setting
+# The first pause after an error; each further one is twice as long, up to the setting
 # replica.fetch.backoff.ms. After an election a follower often asks before the new leader knows
 # that it leads, and writes wait for the follower.
 BACKOFF_MIN_MS = 20.0
@@ -41,7 +41,7 @@ class KnownEpochs(Protocol):
 
 
 class FollowerLog(Protocol):
-    """What is read of the log; `log.Log` is one. Nothing is changed through it."""
+    """The read-only view of the log; `log.Log` is one."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -72,7 +72,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """What a fetch says of our log; its answer is held against the log again."""
+    """The state of our log in a fetch request; the answer is compared with the log again."""
 
     number: int  # of the fetch, counted in this state
     leader_epoch: LeaderEpoch
@@ -86,7 +86,9 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """The answer to one fetch. `records_end` is the offset after the last whole batch in it."""
+    """The answer to one fetch. `records_start` is the first offset of its first batch, and
+    `records_end` the offset after its last whole one.
+    """
 
     position: FetchPosition
     error: ErrorCode = ErrorCode.none
@@ -94,6 +96,7 @@ class FetchAnswered:
     log_start_offset: Offset = -1
     diverging: tuple[LeaderEpoch, Offset] | None = None
     records_end: Offset | None = None  # None: no records
+    records_start: Offset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class Truncate:
     end, without records, has to be forgotten.
 
     `below_high_watermark`: the leader lacks what was committed once. That takes an unclean
-    election or a leader that lost its disk, so the driver says it loudly.
+    election or a leader that lost its disk, so the driver logs it as an error.
     """
 
     offset: Offset
@@ -164,7 +167,18 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class TruncateFully:
-    """Drop everything and go on at `offset`: the leader has nothing of what we have."""
+    """Drop everything and continue at `offset`: the leader has none of our records."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class StartAt:
+    """Our log is empty; it begins at this earlier offset instead.
+
+    DeleteRecords can move the start of the leader's log into the middle of a batch, say to 130 in
+    the batch 120–139. A follower that begins there asks for 130 and gets the whole batch.
+    """
 
     offset: Offset
 
@@ -177,7 +191,7 @@ class LookUpOffsets:
 
 
 Instruction: TypeAlias = (
-    Append | MoveHighWatermark | MoveLogStart | Truncate | TruncateFully | LookUpOffsets
+    Append | MoveHighWatermark | MoveLogStart | Truncate | TruncateFully | StartAt | LookUpOffsets
 )
 Instructions: TypeAlias = tuple[Instruction, ...]
 
@@ -279,24 +293,29 @@ def _answered(
     if event.diverging is not None:
         return _diverged(event.diverging, log)
     end_offset = position.fetch_offset
+    known, start = log.high_watermark, log.log_start_offset
     instructions: list[Instruction] = []
     if event.records_end is not None:
         end_offset = event.records_end
+        first = event.records_start
+        if first is not None and first < log.log_end_offset == start < end_offset:
+            instructions.append(StartAt(first))
+            known = start = first
         instructions.append(Append(end_offset))
     state.lag = max(0, event.high_watermark - end_offset)
-    # Told by a leader once, it is committed for good: a new leader that does not know yet how
-    # far it reaches does not take it back.
+    # Records that a leader has sent as committed stay committed: a new leader that does not know
+    # the high watermark yet does not lower it.
     high_watermark = min(event.high_watermark, end_offset)
-    if high_watermark > log.high_watermark:
+    if high_watermark > known:
         instructions.append(MoveHighWatermark(high_watermark))
-    log_start_offset = min(event.log_start_offset, max(high_watermark, log.high_watermark))
-    if log_start_offset > log.log_start_offset:
+    log_start_offset = min(event.log_start_offset, max(high_watermark, known))
+    if log_start_offset > start:
         instructions.append(MoveLogStart(log_start_offset))
     return tuple(instructions)
 
 
 def _belongs(state: FollowerState, position: FetchPosition, log: FollowerLog) -> bool:
-    """Whether an answer to `position` is one that we wait for, and speaks of our log as it is."""
+    """Whether we wait for an answer to `position`, and our log has not changed since."""
     if position != state.under_way or position.leader_epoch != state.leader_epoch:
         return False  # given up before, or of another leader epoch
     state.under_way = None
@@ -318,22 +337,22 @@ def _refused(
         # There is a newer epoch: the metadata log brings it here too.
         state.fail("fenced: the leader is in a later epoch than we know of")
         return ()
-    # The leader knows less than we do (UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID …), is none any
-    # more, or has trouble of its own: all of that passes.
+    # The leader knows less than we do (UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID …), no longer
+    # leads, or has an error of its own: all of these are retriable.
     state.back_off(now_ms)
     return ()
 
 
 def _diverged(diverging: tuple[LeaderEpoch, Offset], log: FollowerLog) -> Instructions:
-    """Cut the log where the leader's parts from it, but never more than the leader reported."""
+    """Truncate to where the leader's log diverges, but never further than the leader reported."""
     leader_epoch, leader_end = diverging
     our_epoch, our_end = log.end_offset_for_epoch(leader_epoch)
     offset = min(leader_end, log.log_end_offset)
     if our_epoch == leader_epoch:
         offset = min(offset, our_end)
     elif our_epoch != NO_LEADER_EPOCH:
-        # We know nothing of that epoch: what we have after the one before it is not the
-        # leader's. Where that one ended at the leader, the next fetch tells.
+        # We do not have that epoch: records after the end of our last earlier epoch are not the
+        # leader's. The next fetch finds where that earlier epoch ended at the leader.
         offset = min(our_end, log.log_end_offset)
     return (Truncate(offset, below_high_watermark=offset < log.high_watermark),)
 
@@ -362,8 +381,8 @@ def _offsets_found(
     if event.end_offset < log.log_end_offset:
         offset = event.end_offset
         return (Truncate(offset, below_high_watermark=offset < log.high_watermark),)
-    # In range meanwhile. The pause keeps two logs that do not fit from asking each other on
-    # and on.
+    # In range by now. The pause keeps two logs that do not fit from repeating this without
+    # end.
     state.back_off(now_ms)
     return ()
 
@@ -374,7 +393,7 @@ def _apply_failed(
     if event.error is ErrorCode.kafka_storage_error:
         state.fail(event.reason)
     else:
-        state.back_off(now_ms)  # damaged on the way, or in the leader's page cache: ask again
+        state.back_off(now_ms)  # damaged in transit, or in the leader's page cache: fetch again
     return ()
 
 

@@ -17,7 +17,7 @@ from odradek_protocol.ids import BrokerId
 
 
 class Replication(Protocol):
-    """What `replication/service.py` does for partitions."""
+    """The part of `replication/service.py` that partitions use."""
 
     def follow(self, partition: Partition) -> None:
         """`partition.following` is new: fetch for it, from its leader."""
@@ -72,8 +72,7 @@ class HostedPartitions:
     def end_role(self, partition: Partition, error: ErrorCode) -> None:
         """The partition neither leads nor follows any more; everything that waits is refused."""
         waiting = partition.all_fetch_waiters()
-        partition.leading = partition.following = None
-        partition.refuse_waiters(error)
+        partition.end_role(error)
         for listener in waiting:
             listener.on_progress((partition,))
         self.role_changed(partition)

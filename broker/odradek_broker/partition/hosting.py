@@ -1,4 +1,4 @@
-"""What this broker hosts: partitions are opened, led, followed, reconfigured and taken away.
+"""The partitions of this broker: opens, leads, follows, reconfigures and removes them.
 
 Called by `command_queue.py`, one partition at a time, in the order of the metadata log.
 """
@@ -106,6 +106,7 @@ class Hosting:
             )
             self.hosted.unopened.remove((name, index))
             partition = Partition(command.topic_partition, command.topic_id.bytes, log)
+            partition.load.since_ms = self._clock.monotonic_ms()
             self.hosted.add(partition)
             self.mover.resume(partition)
         return partition

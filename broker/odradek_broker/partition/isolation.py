@@ -1,4 +1,4 @@
-"""Leaders that are isolated from the controller, and what clients that wait for them are told.
+"""Leaders that are isolated from the controller, and the answers to clients that wait for them.
 
 Without a controller the ISR of a partition cannot shrink. If an in-sync follower is silent as well,
 nothing more is committed here, and another broker probably leads by now.
@@ -41,8 +41,8 @@ class Isolation:
     def leads_isolated(self) -> bool:
         """Some partition here has an isolated leader, so this broker's metadata is old.
 
-        librdkafka asks the broker that it heard from last, which is this one as long as it
-        answers: a client that is refused here must lose its connection to look elsewhere.
+        librdkafka sends metadata requests to the broker that answered last, which is this one as
+        long as it answers: only a closed connection makes the client ask another broker.
         """
         hosted = self._hosted.by_name.values()
         return self.cut_off() and any(map(self.is_isolated_leader, hosted))

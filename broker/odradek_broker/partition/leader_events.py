@@ -1,4 +1,4 @@
-"""What happens to the leader of a partition, and what it wants done: events in, instructions out.
+"""The events of a partition's leader and the instructions that follow: events in, instructions out.
 
 `partition/leader_state.py` takes the events one at a time (`step`) and returns the instructions;
 `partition/write_pass.py` carries them out. All of them are immutable values.
@@ -36,7 +36,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A fetch of this leader epoch that did not diverge. `broker_epoch` -1: not told."""
+    """A fetch of this leader epoch that did not diverge. `broker_epoch` -1: unknown."""
 
     replica_id: BrokerId
     broker_epoch: int
@@ -54,7 +54,7 @@ class FollowerStopped:
 
 @dataclass(frozen=True, slots=True)
 class CheckIsr:
-    """Time has passed, or a broker came or went: who fell behind, who may join?"""
+    """Time has passed, or brokers changed: which replicas lag, and which may join the ISR?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class MinIsrChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProposalAnswered:
-    """The controller's word on a proposal; the other fields count when there is no error."""
+    """The controller's answer to a proposal; the other fields are valid without an error."""
 
     proposal: Proposal
     error: ErrorCode
@@ -84,7 +84,7 @@ class ProposalAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ProposalLost:
-    """It was sent, and no answer will come: nobody knows whether it was carried out."""
+    """It was sent, and no answer will come: it is unknown whether it was carried out."""
 
     proposal: Proposal
 

@@ -1,7 +1,7 @@
-"""The leader's side of replication: who follows how far, who is in sync, what is committed.
+"""The leader's side of replication: progress of its followers, the ISR, the high watermark.
 
-Pure. `partition/partition.py` drives it: `step(state, event, now_ms)` gives instructions, which
-the driver carries out in their order. `now_ms` comes from a monotonic clock.
+Does no I/O. `partition/partition.py` drives it: `step(state, event, now_ms)` gives instructions,
+which the driver carries out in their order. `now_ms` comes from a monotonic clock.
 
 A follower's fetch from offset 120 is an acknowledgement: it has everything below 120, and has
 it from this leader, because the fetch carries the leader's epoch and did not diverge. The high
@@ -12,7 +12,7 @@ watermark is what all in-sync replicas have:
     follower 3 fetched 90 ────┘   3 may join the ISR when it has reached 120
 
 The ISR changes only when the controller agrees (AlterPartition). Until it answers, the leader
-counts everybody who may be in the ISR, the *maximal* ISR: the old members and the proposed
+counts every replica that may be in the ISR, the *maximal* ISR: the old members and the proposed
 ones. So whatever the controller decides, its ISR has all that is below the high watermark
 (StrongIsr in the TLA+ model of KIP-320). The rules, each of which is a planted bug in the
 simulation:
@@ -59,7 +59,7 @@ LOST_PROPOSAL_MS: Final = 20_000.0
 
 @dataclass(slots=True)
 class Peers:
-    """What this broker knows of itself and the others; one object for all its partitions."""
+    """Facts about this broker and the others; one object for all its partitions."""
 
     node_id: BrokerId
     broker_epoch: int = -1
@@ -70,7 +70,7 @@ class Peers:
 
 
 class Follower:
-    """What one follower acknowledged in this leader epoch."""
+    """The progress that one follower acknowledged in this leader epoch."""
 
     __slots__ = (
         "broker_epoch",
@@ -159,7 +159,7 @@ class LeaderState:
         return len(self.isr) < self.effective_min_isr
 
     def misses_follower(self, now_ms: float, silent_ms: float) -> bool:
-        """Whether one whose acknowledgement every commit needs has been silent for so long."""
+        """Whether a follower that every commit needs has not fetched for this long."""
         oldest_ms = now_ms - silent_ms
         return any(
             max(follower.fetched_ms, follower.caught_up_ms) < oldest_ms
@@ -168,7 +168,7 @@ class LeaderState:
         )
 
     def commit_error(self) -> ErrorCode:
-        """What a write with acks=all is answered when the high watermark has passed it."""
+        """The answer of a write with acks=all when the high watermark has passed it."""
         if len(self.maximal_isr) < self.effective_min_isr:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
@@ -195,7 +195,7 @@ class LeaderState:
 
 
 def step(state: LeaderState, event: Event, now_ms: float) -> Instructions:
-    """Raises KafkaError for a fetch by a replica that must not be listened to."""
+    """Raises KafkaError for a fetch by a replica that is refused."""
     return _STEP[type(event)](state, event, now_ms)
 
 
@@ -206,7 +206,7 @@ def _written(state: LeaderState, event: Written, now_ms: float) -> Instructions:
     if event.log_end_offset <= state.log_end_offset:
         return ()
     for follower in state.followers.values():
-        # It had everything until now. In a fetch session an idle follower is not heard of, so
+        # It had everything until now. In a fetch session an idle follower sends nothing, so
         # its last fetch may be long ago.
         if follower.log_end_offset >= state.log_end_offset:
             follower.caught_up_ms = now_ms
@@ -251,7 +251,7 @@ def _stopped(state: LeaderState, event: FollowerStopped, _: float) -> Instructio
 
 
 def _advance(state: LeaderState, now_ms: float) -> Instructions:
-    """Move the high watermark to what everybody has who is, or may be, in sync."""
+    """Move the high watermark to the lowest end of the logs that are, or may be, in sync."""
     if state.under_min_isr:
         return ()
     lowest = state.log_end_offset
@@ -352,7 +352,7 @@ def _committed(state: LeaderState, isr: tuple[BrokerId, ...], partition_epoch: i
 
 
 def _partition_changed(state: LeaderState, event: PartitionChanged, now_ms: float) -> Instructions:
-    # The same partition epoch is no news. It must not undo a proposal that was made since,
+    # The same partition epoch is no change. It must not undo a proposal that was made since,
     # because the controller may be accepting that right now.
     if event.partition_epoch <= state.partition_epoch:
         return ()
@@ -371,7 +371,7 @@ def _min_isr_changed(state: LeaderState, event: MinIsrChanged, now_ms: float) ->
     return _advance(state, now_ms)
 
 
-# The controller was asked and did nothing, or did something that we are about to hear of
+# The controller refused, or made a change that we will get
 # through the metadata log: the proposal stays pending until then.
 _AWAIT_METADATA: Final = frozenset(
     [
@@ -394,7 +394,7 @@ def _answered(state: LeaderState, event: ProposalAnswered, now_ms: float) -> Ins
     if error is ErrorCode.none:
         if event.leader_epoch != state.leader_epoch:
             return ()  # metadata will say more
-        # An equal partition epoch: what we proposed is what there was.
+        # An equal partition epoch: our proposal changed nothing.
         if event.partition_epoch >= state.partition_epoch:
             _committed(state, event.isr, event.partition_epoch)
         return _maybe_expand(state, now_ms) + _advance(state, now_ms)

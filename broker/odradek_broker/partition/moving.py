@@ -7,8 +7,9 @@
 One piece of one replica at a time, in turn. Reading may wait for the disk, so it is done in a
 thread; what was read is appended on the loop, as a follower's records are. When a copy has all
 but the last piece it is synced in a thread; then the rest is copied and the two logs are swapped
-within one pass of the loop, so nobody sees anything but the one or the other. What comes in
-meanwhile makes another round. `log/copying.py` and `log/future_logs.py` do the work.
+within one pass of the loop, so readers see either of them, never a mixture. Records that
+arrive during a copy are copied in another round. `log/copying.py` and `log/future_logs.py` have the
+details.
 
 `replica.alter.log.dirs.io.max.bytes.per.second` bounds the bytes of all moves together.
 """
@@ -104,7 +105,7 @@ class ReplicaMover:
         """The replica stays where it is; its copy goes. Nothing if it does not move."""
         for move in [move for move in self._moves if move.partition is partition]:
             self._moves.remove(move)
-            logger.info("%s moves no longer", partition.topic_partition)
+            logger.info("%s: the move to another directory is cancelled", partition.topic_partition)
         self._logs.futures.drop(partition.topic_partition)
 
     def directory_failed(self, path: str) -> None:
@@ -141,7 +142,7 @@ class ReplicaMover:
         self._go_on(pause)
 
     def _advance(self, move: Move) -> float:
-        """Begin what is next for this one; seconds to wait before the next of any."""
+        """Begin the next step of this copy; seconds to wait before the next step of any."""
         source, copy = move.source, move.copy
         now_ms = self._clock.now_ms()
         if source.truncations != move.truncations or copy.log_end_offset < source.log_start_offset:

@@ -23,7 +23,7 @@ from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Threads
 from odradek_protocol.ids import TopicPartition
 
-# Made by one job of a thread: few enough that one that somebody asks for comes soon.
+# Opened by one job of a thread: few, so that a requested partition does not wait long.
 AT_A_TIME = 32
 
 Key = tuple[str, int]
@@ -82,7 +82,7 @@ class Opening:
             self._forget(command.topic_partition)
 
     def want(self, key: Key) -> None:
-        """Somebody asked for it: it is the next one, unless it is in hand already."""
+        """A client requested it: open it next, unless a thread has it already."""
         if key not in self._in_hand and len(self._wanted) < AT_A_TIME:
             self._wanted.append(key)
 

@@ -1,4 +1,4 @@
-"""One partition on this broker: its log, its role, and who waits for it.
+"""One partition on this broker: its log, its role, and the requests that wait for it.
 
 Owned by the event loop. It leads (`leading` is the leader's state), follows (`following` is the
 follower's), or does neither, while the partition has no leader. A produce request passes
@@ -7,7 +7,7 @@ partition however many requests came):
 
     append()   validates, gives offsets, queues the bytes                   during the pass
     settle()   after the writev, and whenever the high watermark moved:     at the end of it
-               tells those who wait
+               completes the waiting requests
 
 Waiters for a write (acks=1) and for the high watermark (acks=all) stand in two queues, each
 ordered by offset, so telling them is popping from the left. Fetches wait in two sets: followers
@@ -23,6 +23,7 @@ from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.partition import leader_events, leader_state
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.leader_state import LeaderState, Peers
+from odradek_broker.partition.load import ReplicaLoad
 from odradek_broker.partition.verification import Verifications
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
     from odradek_protocol.varint import Buffer
 
 
-WRITTEN: Final = ErrorCode.none  # looked up once: the name of an enum's member is dear
+WRITTEN: Final = ErrorCode.none  # cached: looking up an enum member is slow
 
 
 class AckWaiter(Protocol):
-    """Someone who waits for an append to be written or committed (a produce request)."""
+    """Waits for an append to be written or committed (a produce request)."""
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:
         """The `index`-th append of the request is settled."""
@@ -48,7 +49,7 @@ class AckWaiter(Protocol):
 
 class Partition:
     """Invariants: at most one of `leading` and `following` is set, and its epoch is
-    `leader_epoch`; whoever does not lead has no append waiters."""
+    `leader_epoch`; a partition that does not lead has no append waiters."""
 
     __slots__ = (
         "_commit_waiters",
@@ -62,6 +63,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "leading",
+        "load",
         "log",
         "registration",
         "topic_id",
@@ -73,6 +75,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self.load = ReplicaLoad()
         self.leader: BrokerId = BrokerId(-1)
         self.leader_epoch: LeaderEpoch = -1
         self.leading: LeaderState | None = None
@@ -80,13 +83,13 @@ class Partition:
         self.registration: PartitionRegistration | None = None  # as last published
         self._consumer_listeners: set[ProgressListener] = set()
         self._follower_listeners: set[ProgressListener] = set()
-        self.verifications = Verifications()  # of transactional batches that want to be appended
+        self.verifications = Verifications()  # of transactional batches to append
         self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
-        # Those who wait until no live replica has records before an offset: DeleteRecords.
+        # DeleteRecords waits until no live replica has records before an offset.
         self._deletion_waiters: list[tuple[Offset, AckWaiter, int]] = []
-        # What fetch waiters know of: high watermark, written offset, log start.
+        # Offsets that fetch waiters have seen: high watermark, written offset, log start.
         self._told = (log.high_watermark, log.written_offset, log.log_start_offset)
 
     # --- role ----------------------------------------------------------------------------
@@ -104,12 +107,12 @@ class Partition:
 
     @property
     def partition_epoch(self) -> int:
-        """The newest that was heard of, through the metadata log or from the controller."""
+        """The newest known one, from the metadata log or from the controller's response."""
         published = self.registration.partition_epoch if self.registration else -1
         return max(published, self.leading.partition_epoch if self.leading else -1)
 
     def directory_known_as(self, broker_id: BrokerId) -> UUID | None:
-        """The log directory in which the cluster believes this broker's replica to be."""
+        """The log directory of this broker's replica, as registered in the metadata."""
         registration = self.registration
         if registration is None or broker_id not in registration.replicas:
             return None
@@ -137,7 +140,7 @@ class Partition:
         return leader_state.step(self.leading, leader_events.CheckIsr(), now_ms)
 
     def follow(self, registration: PartitionRegistration, backoff_max_ms: float) -> None:
-        """Become a follower, or the follower of a new epoch; of nobody, if there is no leader."""
+        """Become a follower, or the follower of a new epoch; there may be no leader to follow."""
         self._leave_role()
         self._take(registration)
         self.refuse_waiters(ErrorCode.not_leader_or_follower)
@@ -147,9 +150,14 @@ class Partition:
             )
 
     def take_no_role(self, registration: PartitionRegistration) -> None:
-        """The log cannot be used; clients are told who leads instead."""
+        """The log cannot be used; clients get the id of the new leader."""
         self.leading = self.following = None
         self._take(registration)
+
+    def end_role(self, error: ErrorCode) -> None:
+        """Neither lead nor follow any more; requests that wait get the error."""
+        self.leading = self.following = None
+        self.refuse_waiters(error)
 
     def _leave_role(self) -> None:
         self.log.write_pending()
@@ -225,10 +233,12 @@ class Partition:
         return info
 
     def append_own(self, records: bytes, now_ms: int) -> "AppendInfo":
-        """As `append`, for what this broker built itself: its contents are trusted."""
+        """As `append`, for batches that this broker built itself: their contents are trusted."""
         if self.leading is None:
             raise KafkaError(ErrorCode.not_leader_or_follower)
-        return self.log.append_as_leader(records, self.leader_epoch, now_ms, from_client=False)
+        info = self.log.append_as_leader(records, self.leader_epoch, now_ms, from_client=False)
+        self.load.appended(len(records), info.last_offset - info.first_offset + 1)
+        return info
 
     def when_written(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
         self._write_waiters.append((offset, waiter, index))
@@ -237,7 +247,7 @@ class Partition:
         self._commit_waiters.append((offset, waiter, index))
 
     def when_deleted(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
-        """Told when the log starts at `offset` or later on all live replicas."""
+        """Acknowledged when the log starts at `offset` or later on all live replicas."""
         self._deletion_waiters.append((offset, waiter, index))
 
     def give_up_deletion(self, waiter: AckWaiter) -> None:
@@ -258,10 +268,10 @@ class Partition:
         self._follower_listeners.discard(listener)
         self._consumer_listeners.discard(listener)
 
-    # --- telling those who wait -----------------------------------------------------------
+    # --- answering waiters ----------------------------------------------------------------
 
     def settle(self) -> None:
-        """Tell the producers whose records are written, or committed, by now."""
+        """Acknowledge producers whose records are written, or committed, by now."""
         state = self.leading
         if state is None:
             return
@@ -285,7 +295,7 @@ class Partition:
                 self._deletion_waiters.append((offset, waiter, index))
 
     def take_awake(self) -> "set[ProgressListener]":
-        """Fetches that have more to read, or more to know, than when they were last told."""
+        """Waiting fetches for which high watermark, written offset or log start have changed."""
         log = self.log
         high_watermark, told = log.high_watermark, self._told
         now = (high_watermark, log.written_offset, log.log_start_offset)
@@ -294,8 +304,8 @@ class Partition:
         self._told = now
         if high_watermark != told[0] and self._consumer_listeners:
             return self._consumer_listeners | self._follower_listeners
-        # A follower is told of a new high watermark too, because its consumers wait for it, and
-        # of a new log start, because it deletes as well.
+        # A waiting follower gets a new high watermark too, because its consumers wait for it, and
+        # a new log start, because it deletes as well.
         return self._follower_listeners
 
     def all_fetch_waiters(self) -> "set[ProgressListener]":

@@ -1,7 +1,7 @@
 """Which replica a consumer should read from (KIP-392): one in its own rack, if there is one.
 
 Asked by the fetch handler of the leader, when `replica.selector.class` names Kafka's
-RackAwareReplicaSelector and the consumer told its `client.rack`. Pure.
+RackAwareReplicaSelector and the consumer sent its `client.rack`. Does no I/O.
 """
 
 from odradek_broker.metadata.image import MetadataImage

@@ -1,11 +1,12 @@
 """All partitions of this broker, as the rest of the broker sees them.
 
-    command_queue.py        what the metadata log decides is carried out, in order and in slices
+    command_queue.py        carries out the decisions of the metadata log, in order and in slices
     hosting.py              partitions are opened, led, followed, reconfigured and taken away
     write_pass.py           leaders' state; one writev per partition at the end of a loop pass
     isolation.py            leaders that no controller answers
     failed_directories.py   partitions whose log directory failed or is full
     hosted.py               the table of partitions that all of them share
+    load_history.py         the load of each replica in the last minute, hour and day
 
 `replication/` attaches itself here (`attach`): it fetches for followers and sends proposals to the
 controller.
@@ -26,13 +27,15 @@ from odradek_broker.partition.failed_directories import FailedDirectories
 from odradek_broker.partition.hosted import HostedPartitions, Replication
 from odradek_broker.partition.hosting import Hosting
 from odradek_broker.partition.isolation import Isolation
+from odradek_broker.partition.load_history import SAMPLE_SECONDS, LoadHistory
 from odradek_broker.partition.moving import ReplicaMover
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.throttle import Direction, ReplicationThrottle
 from odradek_broker.partition.waiting import Deadlines, Purgatory
 from odradek_broker.partition.write_pass import WritePass
-from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.clock import Clock, cpu_seconds
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler, Threads
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, Offset, ProducerId, TopicPartition
@@ -53,7 +56,10 @@ class PartitionService:
         cut_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self.logs = logs
+        self._clock = clock
         self._scheduler = scheduler
+        self.load_history = LoadHistory(clock.monotonic_ms(), cpu_seconds())
+        self._sampling = Slices(clock, scheduler)
         self._hosted = HostedPartitions(node_id)
         self.by_name = self._hosted.by_name
         self.by_id = self._hosted.by_id
@@ -99,6 +105,13 @@ class PartitionService:
     def start_timers(self) -> None:
         self._scheduler.call_later(CHECK_SECONDS, self._check)
         self._scheduler.call_later(self._isr_check_seconds(), self._check_isrs)
+        self._scheduler.call_later(SAMPLE_SECONDS, self._sample_loads)
+
+    def _sample_loads(self) -> None:
+        loads = [partition.load for partition in self.by_name.values()]
+        now_ms = self._clock.monotonic_ms()
+        self._sampling.add(self.load_history.sample(loads, now_ms, cpu_seconds()))
+        self._scheduler.call_later(SAMPLE_SECONDS, self._sample_loads)
 
     def _check(self) -> None:
         """Once a second: directories that failed without a write, and isolated leaders."""
@@ -121,7 +134,7 @@ class PartitionService:
         self._commands.await_registration(broker_epoch)
 
     def apply(self, delta: MetadataDelta, controller_epoch: int = 0) -> None:
-        """Bring this broker in line with what the controller decided."""
+        """Bring this broker in line with the controller's decisions."""
         self._commands.apply(delta, controller_epoch)
 
     def execute(self, command: Command) -> None:
@@ -142,7 +155,8 @@ class PartitionService:
         return self._commands.is_opening(topic)
 
     def stop_commands(self) -> None:
-        """The broker stops: what is not carried out by now is done at its next start."""
+        """The broker stops: pending commands are carried out at its next start."""
+        self._sampling.close()
         self._commands.stop()
 
     # --- partitions ---------------------------------------------------------------------------
@@ -254,5 +268,5 @@ class PartitionService:
     # --- stopping -----------------------------------------------------------------------------
 
     def release_fetches(self) -> None:
-        """The broker stops: a fetch that waits for data is answered with what there is."""
+        """The broker stops: a fetch that waits for data is answered with the data that exists."""
         self.fetch_waiting.expire(float("inf"))

@@ -7,7 +7,7 @@ set by `kafka-reassign-partitions --throttle` and removed by `--verify`:
     leader.replication.throttled.replicas    "0:1,1:2": of partition 0 if broker 1 leads, …; or *
     follower.replication.throttled.…         the same for bytes that come in
 
-Replicas in sync are never throttled: acknowledged writes wait for them. Pure; `now_ms` is
+Replicas in sync are never throttled: acknowledged writes wait for them. Does no I/O; `now_ms` is
 monotonic time.
 """
 
@@ -31,6 +31,7 @@ class ReplicationThrottle:
         self._settings = settings
         self._rate_name, self._replicas_name = direction.value
         self.free_at_ms = 0.0  # before, the bytes that have passed were too many
+        self._rate = 0  # at which `free_at_ms` was computed
 
     def concerns(self, topic_config: Mapping[str, str], partition: int) -> bool:
         if self._settings.optional_int(self._rate_name) is None:
@@ -39,10 +40,24 @@ class ReplicationThrottle:
         return replicas == "*" or f"{partition}:{self._node_id}" in replicas.split(",")
 
     def exceeded(self, now_ms: float) -> bool:
+        self._follow_rate(now_ms)
         return now_ms < self.free_at_ms
 
     def passed(self, number: int, now_ms: float) -> None:
         """So many bytes went through; the next ones wait until these had their time."""
-        rate = self._settings.optional_int(self._rate_name)
+        rate = self._follow_rate(now_ms)
         if rate is not None:
-            self.free_at_ms = max(self.free_at_ms, now_ms) + 1000.0 * number / max(rate, 1)
+            self.free_at_ms = max(self.free_at_ms, now_ms) + 1000.0 * number / rate
+
+    def _follow_rate(self, now_ms: float) -> int | None:
+        """The current rate. Bytes that passed at another one wait for what they take at this one:
+        a megabyte at 1 KB/s would otherwise block a throttle that was raised for a quarter hour."""
+        rate = self._settings.optional_int(self._rate_name)
+        if rate is None:
+            return None
+        rate = max(rate, 1)
+        if rate != self._rate:
+            if self._rate and self.free_at_ms > now_ms:
+                self.free_at_ms = now_ms + (self.free_at_ms - now_ms) * self._rate / rate
+            self._rate = rate
+        return rate

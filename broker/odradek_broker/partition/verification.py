@@ -1,17 +1,18 @@
 """Transactional batches that wait until the coordinator has confirmed their transaction.
 
 A producer that crashed, or was cut off, may send a batch long after its transaction was ended:
-written now, it would open a transaction that nobody ends, and hold the last stable offset back
+written now, it would open a transaction that never ends, and hold the last stable offset back
 for ever. So the first batch of a transaction in a partition is appended only when the
-coordinator said that the partition is in it (KIP-890). While it is asked,
+coordinator has confirmed that the partition is in it (KIP-890). Until its answer,
 
     more batches of the same producer and epoch wait behind the first, in their order;
     a marker of that producer refuses all of that epoch: what was confirmed is over;
-    a change of the partition's role refuses all who wait.
+    a change of the partition's role refuses all waiting batches.
 
 If the coordinator does not answer, the first batch fails and is sent again, behind others that
 were on their way. A partition that knows nothing of the producer would accept those: `floor`
-remembers the lowest sequence that was ever kept waiting. Pure; called by `handlers/produce.py`.
+remembers the lowest sequence that was ever kept waiting. Does no I/O; called by
+`handlers/produce.py`.
 """
 
 from collections.abc import Callable
@@ -20,10 +21,10 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import ProducerId
 
 # Producers whose lowest sequence is remembered although they wait no longer. Each failed
-# verification leaves one; who is forgotten could only write out of order, not twice.
+# verification leaves one; a forgotten producer could only write out of order, not twice.
 FLOORS_MAX = 10_000
 
-Resume = Callable[[ErrorCode], None]  # what to do when the answer is there
+Resume = Callable[[ErrorCode], None]  # called when the answer is there
 Ask = Callable[[Resume], None]  # ask the coordinator; exactly one answer
 
 
@@ -31,7 +32,7 @@ class Verifications:
     __slots__ = ("_floors", "_waiting", "ends")
 
     def __init__(self) -> None:
-        self.ends = 0  # markers that were appended: who awaits something looks whether one came
+        self.ends = 0  # markers that were appended: a waiting request checks whether one arrived
         self._waiting: dict[tuple[ProducerId, int], list[Resume]] = {}
         self._floors: dict[ProducerId, tuple[int, int]] = {}  # epoch, sequence
 
@@ -41,7 +42,7 @@ class Verifications:
     def wait(
         self, producer_id: ProducerId, epoch: int, sequence: int, ask: Ask, resume: Resume
     ) -> None:
-        """Call `resume` with the answer; `ask` unless somebody asked already."""
+        """Call `resume` with the answer; `ask` unless a request is in flight."""
         self._lower_floor(producer_id, epoch, sequence)
         key = producer_id, epoch
         waiting = self._waiting.get(key)

@@ -4,7 +4,7 @@ Called by `partition/service.py`. Nothing here knows asyncio: `Deadlines` gets t
 argument, `Purgatory` sets a timer through the scheduler port.
 
 A `Ticket` is one waiting request. Two things can end its wait, whichever comes first:
-somebody calls `finish` because what it waited for happened, or `expire(now_ms)` finds that its
+`finish` is called because the awaited event happened, or `expire(now_ms)` finds that its
 deadline has passed and calls `ticket.on_expired()`. It ends exactly once.
 
 `Deadlines` keeps tickets in a heap. A ticket that finished early stays in the heap until its
@@ -29,7 +29,7 @@ REBUILD_FROM: Final = 1024
 
 
 class Ticket(ABC):
-    """One waiting request. Subclasses say what happens when the deadline passes first."""
+    """One waiting request. Subclasses define what happens when the deadline passes first."""
 
     __slots__ = ("deadline_ms", "finished")
 
@@ -39,7 +39,7 @@ class Ticket(ABC):
 
     @abstractmethod
     def on_expired(self) -> None:
-        """The deadline passed before the event; answer the request with what there is."""
+        """The deadline passed before the event: answer the request with the data that exists."""
 
 
 class Deadlines:
@@ -127,7 +127,7 @@ class Purgatory:
 
 
 class ProgressListener(Protocol):
-    """Somebody who reads partitions: a fetch that waits, or a fetch session."""
+    """A reader of partitions: a waiting fetch, or a fetch session."""
 
     def on_progress(self, partitions: "Sequence[Partition]") -> None:
-        """These have more to read, or are not what they were; once per loop pass at most."""
+        """These have more to read, or have changed; once per loop pass at most."""

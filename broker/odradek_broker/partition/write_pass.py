@@ -57,7 +57,7 @@ class WritePass:
                 self.mark_dirty(partition)
 
     def obey(self, partition: Partition, instructions: leader_events.Instructions) -> bool:
-        """Carries out what the leader's state asks for; True if the high watermark moved."""
+        """Carries out the instructions of the leader's state; True if the high watermark moved."""
         moved = False
         for instruction in instructions:
             if isinstance(instruction, leader_events.AdvanceHighWatermark):
@@ -95,7 +95,7 @@ class WritePass:
         self._dirty[partition] = None
 
     def forget(self, partition: Partition) -> None:
-        """The partition lost its role: what is queued for it is not written by this pass."""
+        """The partition lost its role: its queued batches are not written by this pass."""
         self._dirty.pop(partition, None)
 
     def end_of_pass(self) -> None:

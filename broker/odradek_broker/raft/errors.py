@@ -1,4 +1,4 @@
-"""Violations of what must always hold in a quorum. Each ends the process to protect the data."""
+"""Violations of a quorum's invariants. Each ends the process to protect the data."""
 
 
 class RaftError(Exception):

@@ -1,4 +1,4 @@
-"""What the driver of the quorum needs of a log: the production `Log`, or a list in simulation.
+"""The log as the driver of the quorum sees it: the production `Log`, or a list in simulation.
 
 The state machine itself never calls it: it reads a `LogView` and returns instructions.
 """

@@ -1,7 +1,7 @@
 """The shape of the log as the quorum sees it: offsets, epochs, snapshots, voter sets; no data.
 
 The state machine changes it in the step that returns the matching instruction, so within a step
-it already is what the files will be when the instruction has been carried out.
+it already has the state that the files will have when the instruction has been carried out.
 
 Example: epochs [(1, 0), (4, 50), (5, 52)] and end 60 say that records 0–49 are of epoch 1,
 50–51 of epoch 4 and 52–59 of epoch 5; the end is the position (60, 5), the end of epoch 1 (and
@@ -118,7 +118,7 @@ class LogView:
             self._epochs[0] = EpochStart(self._epochs[0].epoch, snapshot_id.offset)
         self.voters.trim_to(snapshot_id.offset)
         self.start = snapshot_id
-        # The snapshot is durable, and so is what it covers.
+        # The snapshot is durable, and so are the records that it covers.
         self.flushed_offset = max(self.flushed_offset, snapshot_id.offset)
 
     def reset_to(self, snapshot: SnapshotInfo, voters: VotersAt) -> None:

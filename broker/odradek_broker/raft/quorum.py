@@ -60,7 +60,7 @@ NEVER = float("inf")
 
 
 class Persisted(NamedTuple):
-    """What a node finds on its disk when it starts."""
+    """The state on a node's disk when it starts."""
 
     log: LogView
     vote: VoteState | None  # None: it has never voted, and has seen no epoch

@@ -71,7 +71,7 @@ class Following:
 
 @dataclass(slots=True)
 class Progress:
-    """What a leader knows about another replica, from that replica's fetches."""
+    """The leader's view of another replica, from that replica's fetches."""
 
     last_fetch_ms: float
     # Everything below is durable there and equal to our log; -1 before the first valid fetch.

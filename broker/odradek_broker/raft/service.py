@@ -171,7 +171,7 @@ class QuorumService:
         )
 
     def _heard(self, node_id: NodeId, leader: LeaderAndEpoch) -> None:
-        """While the cluster is not formed: what another node knows of a leader."""
+        """While the cluster is not formed: the leader that another node reports."""
         if self._formation is None:
             return
         self._formation.heard(node_id, leader)

@@ -71,7 +71,7 @@ def follow(
 def learn_leader(
     state: QuorumState, leader: LeaderAndEpoch, now_ms: float, out: list[Instruction]
 ) -> None:
-    """Applies what another node reported about the leader, unless it is outdated."""
+    """Applies another node's report about the leader, unless it is outdated."""
     if leader.epoch < state.epoch:
         return
     if leader.epoch > state.epoch:

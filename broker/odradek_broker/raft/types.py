@@ -64,7 +64,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ClientAppend:
-    """The controller writes one batch, in the epoch in which it believes to be the leader."""
+    """The controller writes one batch, in the epoch in which it believes that it is the leader."""
 
     epoch: LeaderEpoch
     record_count: int

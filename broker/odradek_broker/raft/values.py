@@ -62,6 +62,10 @@ class LeaderAndEpoch(NamedTuple):
     epoch: LeaderEpoch
     endpoints: tuple[RaftEndpoint, ...] = ()
 
+    def at(self, listener: str) -> LeaderAndEpoch:
+        """For a node that asked through this listener: it takes the addresses for its own one's."""
+        return self._replace(endpoints=tuple(e for e in self.endpoints if e.listener == listener))
+
 
 class SnapshotInfo(NamedTuple):
     """A snapshot covers everything below `id.offset`, all of it committed."""

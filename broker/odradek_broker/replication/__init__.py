@@ -1,3 +1,3 @@
 """Replication over the network: fetching for partitions that follow, and bringing the ISR
-changes of partitions that lead to the controller. What they decide is in `partition/`, pure.
+changes of partitions that lead to the controller. Their decisions are in `partition/`, without I/O.
 """

@@ -1,6 +1,6 @@
 """Brings proposed ISRs to the controller (AlterPartition, 56) and its answers back.
 
-The partition decides what to make of an answer, and of none (partition/leader_state.py).
+The partition decides what follows from an answer, or from none (partition/leader_state.py).
 """
 
 import logging
@@ -53,7 +53,7 @@ class AlterPartitionSender(BatchSender[Proposal]):
             self._lost(batch)
             return False
         if response.error_code:
-            # Not looked at: another one is the controller, or does not know us as we are.
+            # Refused as a whole: the controller has moved, or has another broker epoch of us.
             logger.info("AlterPartition: %s", ErrorCode(response.error_code).name)
             self.add_again(batch)
             return False
@@ -67,7 +67,7 @@ class AlterPartitionSender(BatchSender[Proposal]):
                 found = batch.pop((topic_id, answer.partition_index), None)
                 if found is not None:
                     went_well &= self._answered(*found, answer, level)
-        self._lost(batch)  # what is not mentioned
+        self._lost(batch)  # not mentioned
         return went_well
 
     def _lost(self, batch: Batch[Proposal]) -> None:
@@ -121,9 +121,9 @@ class AlterPartitionSender(BatchSender[Proposal]):
                 list(proposal.isr_ids),
                 error.name,
             )
-            # The reason passes (a broker that is about to be let in); nobody else would ask.
+            # Retriable (a broker that is about to be unfenced), and only this repeats it.
             self._loop.call_later(RECHECK_SECONDS, self._partitions.step, partition, CheckIsr())
-            # It has no other fields, if this broker is the controller and no wire filled them in.
+            # Without other fields, if this broker is the controller and nothing was decoded.
             self._partitions.step(partition, ProposalAnswered(proposal, error))
             return False
         logger.log(level, "%s: ISR is %s now", partition.topic_partition, list(answer.isr))

@@ -1,4 +1,4 @@
-"""What a leader answered for one partition, applied to its follower's state and log.
+"""A leader's answer for one partition, applied to its follower's state and log.
 
 A pass of `replication/fetcher.py` calls `apply` for each partition of an answer. Two things take
 longer than the pass: an fsync that `flush.messages` asks for, and the look-up of the leader's
@@ -48,10 +48,10 @@ class AnswerApplier:
         if following is None or position.leader_epoch != following.leader_epoch:
             return
         now_ms = self._context.clock.monotonic_ms()
-        records, end_offset = memoryview(b""), None
+        records, first_offset, end_offset = memoryview(b""), None, None
         try:
             if fetched.records and not fetched.error_code:
-                records, end_offset = whole_batches(
+                records, first_offset, end_offset = whole_batches(
                     fetched.records, position.last_fetched_epoch, position.leader_epoch
                 )
             event = follower_state.FetchAnswered(
@@ -61,6 +61,7 @@ class AnswerApplier:
                 fetched.log_start_offset,
                 fetched.diverging_epoch,
                 end_offset,
+                first_offset,
             )
             instructions = follower_state.step(following, event, log, now_ms)
             self._carry_out(followed, instructions, records)
@@ -99,7 +100,7 @@ class AnswerApplier:
         if isinstance(error, LogDirError):
             self._context.partitions.directory_failed(error)
         if isinstance(error, NoRoomError) or (isinstance(error, LogDirError) and not error.offline):
-            code = ErrorCode.throttling_quota_exceeded  # passes: asked again after a pause
+            code = ErrorCode.throttling_quota_exceeded  # retriable: asked again after a pause
         if following is not None:
             for event in (
                 follower_state.FetchUnanswered(position, failed=False),
@@ -108,7 +109,7 @@ class AnswerApplier:
                 follower_state.step(following, event, partition.log, now_ms)
 
     def _flush(self, followed: Followed) -> None:
-        """`flush.messages`: the next fetch tells the leader that we have it, so fsync first."""
+        """`flush.messages`: the next fetch acknowledges the records, so fsync first."""
         followed.flushing = True
 
         def done(error: BaseException | None) -> None:

@@ -22,12 +22,14 @@ def carry_out(
     partitions: PartitionService,
     now_ms: int,
 ) -> follower_state.LookUpOffsets | None:
-    """Gives back what is left for someone who can ask the leader. `now_ms` is wall time."""
+    """Returns the instruction that needs a request to the leader, if any. `now_ms` is wall time."""
     log = partition.log
     for instruction in instructions:
         match instruction:
             case follower_state.Append():
                 append_pieces(log, records)
+                partition.load.replicated_in += len(records)
+                partition.load.replications += 1
             case follower_state.MoveHighWatermark(high_watermark):
                 log.high_watermark = high_watermark
                 partitions.mark_dirty(partition)  # consumers may wait for it here
@@ -36,7 +38,13 @@ def carry_out(
             case follower_state.Truncate(offset, below_high_watermark):
                 _truncate(partition, offset, below_high_watermark)
             case follower_state.TruncateFully(offset):
-                logger.warning("%s: the leader has nothing of this; starts at %d", log, offset)
+                logger.warning(
+                    "%s: the leader has none of its records; the log is emptied and starts at %d",
+                    log,
+                    offset,
+                )
+                log.truncate_fully_and_start_at(offset, now_ms)
+            case follower_state.StartAt(offset):
                 log.truncate_fully_and_start_at(offset, now_ms)
             case follower_state.LookUpOffsets():
                 return instruction

@@ -1,8 +1,8 @@
-"""Tells the controller in which log directory a replica is (AssignReplicasToDirs, 73).
+"""Reports the log directory of each replica to the controller (AssignReplicasToDirs, 73).
 
 Needed where a broker has several: when one of them fails, the controller has to know which
 partitions need another leader. With a single directory it knows by itself. The metadata log
-brings what was told back, so there is nothing to remember here.
+brings the reported directories back, so there is nothing to remember here.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""Requests to the controller that many partitions share: one at a time, with pauses after trouble.
+"""Requests to the controller that many partitions share: one at a time, with pauses after errors.
 
-What comes up while a request is under way waits for the next one; of two values for the same
+Values that arrive while a request is under way wait for the next one; of two values for the same
 partition the newer one goes out. A request has `PER_REQUEST` partitions at most, so that neither
 this broker nor the controller is kept by thousands of them.
 """
@@ -40,7 +40,7 @@ class BatchSender(ABC, Generic[V]):
             self._task = self._loop.create_task(self._run())
 
     def add_again(self, batch: Batch[V]) -> None:
-        """It failed as a whole; what was added since is newer."""
+        """It failed as a whole; values added since are newer."""
         self._waiting = {**batch, **self._waiting}
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class BatchSender(ABC, Generic[V]):
                 if self._failures:
                     pause = BACKOFF_MIN_SECONDS * 2 ** min(self._failures - 1, 10)
                     await asyncio.sleep(min(pause, BACKOFF_MAX_SECONDS))
-                self._failures += 1  # unless it turns out well
+                self._failures += 1  # reset on success
                 if await self._send_all():
                     self._failures = 0
         finally:

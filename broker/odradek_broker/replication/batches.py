@@ -1,4 +1,4 @@
-"""Record batches as they come from a leader, looked at just enough to append them.
+"""Record batches as they come from a leader, parsed just enough to append them.
 
 A leader cuts its answer at a number of bytes, so the last batch may be incomplete. And it sends
 the bytes of its file as they are at that moment: if it has lost the lead meanwhile, they may be
@@ -13,9 +13,11 @@ from odradek_protocol.records.record_batch import HEADER_BYTES, read_header
 
 def whole_batches(
     records: memoryview, last_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
-) -> tuple[memoryview, Offset | None]:
-    """The complete batches, and the offset after them; None if there is not even one."""
+) -> tuple[memoryview, Offset | None, Offset | None]:
+    """The complete batches, their first offset and the one after them; None if there is not even
+    one."""
     at = 0
+    first_offset: Offset | None = None
     end_offset: Offset | None = None
     size = len(records)
     while size - at >= HEADER_BYTES:
@@ -31,6 +33,8 @@ def whole_batches(
                 f"{last_epoch} to {leader_epoch} must be",
             )
         last_epoch = header.partition_leader_epoch
+        if first_offset is None:
+            first_offset = header.base_offset
         end_offset = header.next_offset
         at += header.size
-    return records[:at], end_offset
+    return records[:at], first_offset, end_offset

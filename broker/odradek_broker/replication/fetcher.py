@@ -20,7 +20,7 @@ The leader holds a request back while it has nothing to say (replica.fetch.wait.
 something is to be said meanwhile (a partition to fetch from now on), a second request follows
 at once; the leader then answers the first one (handlers/fetch.py).
 
-What an answer means for one partition is in `replication/answers.py`.
+`replication/answers.py` applies an answer to one partition.
 """
 
 import asyncio
@@ -50,16 +50,18 @@ from odradek_protocol.messages.fetch_response import FetchedResponse, decode_fet
 
 logger = logging.getLogger(__name__)
 
-# One that the leader holds back, and one that makes it answer that.
+# One that waits at the leader, and one that makes the leader answer it.
 IN_FLIGHT_MAX = 2
 # Partitions that one pass looks at, for 5 ms at most.
 TOUCHED_PER_PASS = 500
+# A throttled partition is looked at again after this time: the throttle may have been raised.
+THROTTLED_MAX_MS = 1_000.0
 # Not in any request yet.
 NOT_SENT = 1 << 60
 # Applying a large answer (CRCs, writes, truncations with their fsyncs) makes room for others
 # after this long; heartbeats and clients live on the same loop.
 TURN_MS = 5.0
-# A bug that shows at every pass must not keep the loop busy with saying so.
+# A bug that fails every pass must not keep the loop busy with logging it.
 AFTER_BUG_SECONDS = 1.0
 
 
@@ -86,7 +88,7 @@ class LeaderFetcher:
         self._signal: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = float("inf")
-        self._pausing: dict[Key, None] = {}  # left out until the alarm rings
+        self._pausing: dict[Key, None] = {}  # skipped until the timer fires
         self._failures = 0  # of the connection, in a row
         self._reconnect_at_ms = 0.0
         self._reachable = True
@@ -105,7 +107,7 @@ class LeaderFetcher:
     def add(self, partition: Partition) -> None:
         following = partition.following
         if following is not None and following.under_way is not None:
-            # Asked through a connection to where the leader was before.
+            # Sent over a connection to the leader's old address.
             now_ms = self._context.clock.monotonic_ms()
             given_up = follower_state.FetchUnanswered(following.under_way, failed=False)
             follower_state.step(following, given_up, partition.log, now_ms)
@@ -177,7 +179,7 @@ class LeaderFetcher:
         self._signal = None
 
     def _look_at_touched(self) -> None:
-        """Ask the state of each what it wants now, and tell the session; of some, if many."""
+        """Put the next fetches of touched partitions into the session, a bounded number."""
         now_ms = self._context.clock.monotonic_ms()
         throttle = self._context.partitions.follower_throttle
         max_bytes = self._context.settings.int("replica.fetch.max.bytes")
@@ -197,7 +199,7 @@ class LeaderFetcher:
             if self._context.is_throttled(followed.partition) and throttle.exceeded(now_ms):
                 self._session.forget(key)
                 self._pausing[key] = None
-                self._wake_at(throttle.free_at_ms)
+                self._wake_at(min(throttle.free_at_ms, now_ms + THROTTLED_MAX_MS))
                 continue
             position = follower_state.next_fetch(following, followed.partition.log, now_ms)
             if position is not None:
@@ -211,7 +213,7 @@ class LeaderFetcher:
                     self._wake_at(following.ready_at_ms)
 
     def _wake_at(self, at_ms: float) -> None:
-        """One timer for all pauses: when it rings, everybody who pauses is looked at."""
+        """One timer for all pauses: when it fires, every pausing partition is examined."""
         if at_ms >= self._alarm_at_ms:
             return
         if self._alarm is not None:
@@ -267,7 +269,7 @@ class LeaderFetcher:
         if sent.request.generation != self._session.generation:
             return
         if response.error_code:
-            # It forgot the session, or counts otherwise than we do: all over again.
+            # It evicted the session, or has another epoch of it: start a new session.
             logger.info(
                 "fetch session with broker %d ends: %s",
                 self.leader,
@@ -284,7 +286,7 @@ class LeaderFetcher:
         await self._apply(sent.number, response)
 
     def _lost_connection(self, reason: str) -> None:
-        """Nobody knows what the leader took note of: after a pause everything is asked anew."""
+        """The leader's session is in an unknown state: pause, then open a new one."""
         if self._reachable:
             logger.warning("fetching from broker %d: %s", self.leader, reason)
             self._reachable = False
@@ -296,7 +298,7 @@ class LeaderFetcher:
         self._wake_at(self._reconnect_at_ms)
 
     def _begin_anew(self) -> None:
-        """After a bug nothing is certain: every partition pauses, then asks anew."""
+        """After a bug the state is uncertain: every partition pauses, then fetches again."""
         self._lost_connection("a bug")
         now_ms = self._context.clock.monotonic_ms()
         for key, followed in self._followed.items():
@@ -313,7 +315,7 @@ class LeaderFetcher:
         for _, topic_id, partitions in response.topics:
             for fetched in partitions:
                 followed = self._followed.get((topic_id or b"", fetched.partition_index))
-                # Asked otherwise since: this answers what nobody wants to know any more.
+                # The partition has a newer fetch: this response is out of date.
                 if followed is None or followed.position is None or followed.sent_in > number:
                     continue
                 self._applier.apply(followed, followed.position, fetched)

@@ -1,4 +1,4 @@
-"""One followed partition as its fetcher keeps it, and what all fetchers of a broker share."""
+"""One followed partition as its fetcher keeps it, and the state that all fetchers share."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from odradek_broker.runtime.tasks import Threads
 
 @dataclass(frozen=True, slots=True)
 class FetcherContext:
-    """What all fetchers of a broker share."""
+    """State that all fetchers of a broker share."""
 
     settings: Settings
     clock: Clock
@@ -30,7 +30,7 @@ class FetcherContext:
 
 
 class Followed:
-    """One partition: what was asked for it last, and in which request."""
+    """One partition: the last request for it, and its content."""
 
     __slots__ = ("dropped", "flushing", "key", "partition", "position", "sent_in")
 

@@ -65,7 +65,7 @@ def fetch_partition(index: int, position: FetchPosition, max_bytes: int) -> Fetc
 
 
 def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[str | None, bytes | None, list[T]]]:
-    """Grouped as requests want it."""
+    """Grouped by topic, as in requests."""
     topics: dict[bytes, list[T]] = {}
     for (topic_id, _), item in items:
         topics.setdefault(topic_id, []).append(item)

@@ -1,9 +1,9 @@
-"""Replication of this broker: a fetcher per leader, and the way to the controller.
+"""Replication of this broker: a fetcher per leader, and requests to the controller.
 
-Attached to the PartitionService, which tells what is to be followed and what is proposed.
-Where leaders are reached comes from the metadata: the inter-broker listener of their
+Attached to the PartitionService, which names the partitions to follow and the proposed ISRs.
+Addresses of leaders come from the metadata: the inter-broker listener of their
 registration. A leader that is not registered (yet, or any more) is not fetched from; the
-partitions wait until the metadata says more.
+partitions wait until it registers.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class ReplicationService:
         self._loop = asyncio.get_running_loop()
         self._image: MetadataImage = EMPTY_IMAGE
         self._fetchers: dict[BrokerId, tuple[Address, LeaderFetcher]] = {}
-        self._followed: dict[Partition, BrokerId] = {}  # and whom they follow
+        self._followed: dict[Partition, BrokerId] = {}  # and the leaders that they follow
         self._proposals = AlterPartitionSender(partitions, channel)
         self._directories = DirectorySender(partitions, channel)
 
@@ -68,7 +68,7 @@ class ReplicationService:
         self._proposals.close()
         self._directories.close()
 
-    # --- what the partitions ask for ---------------------------------------------------------
+    # --- calls of the PartitionService -------------------------------------------------------
 
     def follow(self, partition: Partition) -> None:
         assert partition.following is not None

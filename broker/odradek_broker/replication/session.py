@@ -1,9 +1,9 @@
-"""A fetch session as the follower keeps it (KIP-227): only what changed is sent. Pure.
+"""A fetch session as the follower keeps it (KIP-227): only changes are sent. Does no I/O.
 
 The leader remembers what was asked last of each partition, so a request names only those that
 are new or moved on, and those to forget; the answer names only those that have something new.
 
-    session id 0, epoch 0       everything; please open a session
+    session id 0, epoch 0       everything; opens a session
     session id s, epoch 1, 2 …  what changed
     session id s, epoch 0       everything; close s and open another one
 
@@ -29,7 +29,7 @@ class SessionRequest:
     epoch: int
     partitions: list[tuple[Key, FetchPartition]]
     forgotten: list[Key]
-    generation: int  # of the session; an answer from before a reset says nothing
+    generation: int  # of the session; an answer from before a reset is ignored
 
 
 class FollowerSession:
@@ -77,7 +77,7 @@ class FollowerSession:
                 self._forgotten[key] = None
 
     def next_request(self) -> SessionRequest:
-        """What to send now. The next one follows on it, whether it is answered yet or not."""
+        """The request to send now. The next one builds on it, whether it is answered yet or not."""
         epoch = self._epoch
         if epoch == 0:
             at_most = len(self.wanted) if self._refused else PER_REQUEST
@@ -104,6 +104,6 @@ class FollowerSession:
         self._refused = not session_id
 
     def reset(self) -> None:
-        """Begin again with everything: the connection broke, or the leader forgot us."""
+        """Start over with everything: the connection broke, or the leader evicted the session."""
         self._epoch = 0
         self.generation += 1

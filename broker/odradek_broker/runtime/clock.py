@@ -1,11 +1,13 @@
 """Time as a port: wall time for what goes into records, monotonic time for timeouts."""
 
 from collections.abc import Callable
-from time import monotonic, perf_counter_ns, time_ns
+from time import monotonic, perf_counter_ns, process_time, time_ns
 from typing import Final, Protocol
 
 # For metrics of the hot path. Final, so that compiled code does not look the name up.
 now_ns: Final[Callable[[], int]] = perf_counter_ns
+# CPU time of this process, all threads. Only for metrics: decisions must not depend on it.
+cpu_seconds: Final[Callable[[], float]] = process_time
 
 
 class Clock(Protocol):
@@ -22,21 +24,3 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         return monotonic() * 1000.0
-
-
-class ManualClock:
-    """For tests and the simulator: time moves only by `advance`."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = now_ms
-        self._monotonic_ms = 0.0
-
-    def now_ms(self) -> int:
-        return self._now_ms
-
-    def monotonic_ms(self) -> float:
-        return self._monotonic_ms
-
-    def advance(self, ms: int) -> None:
-        self._now_ms += ms
-        self._monotonic_ms += ms

@@ -23,18 +23,18 @@ FULL = 2  # the generation of a full collection
 PAUSE_NS_MAX = 10_000_000
 # Work that was too much for one slice makes more work elsewhere: fetch sessions, requests.
 GROWING_NS = 5_000_000_000
-# A start lasts as long as it lasts.
+# A start may take any time.
 UNTIL_TOLD = 1 << 62
 
 
 class _Growth:
-    """Of this process, as the collector is."""
+    """State of the whole process, like the collector itself."""
 
     until_ns = 0
 
 
 def growing() -> None:
-    """Many objects are being made that will stay: say it again while that goes on."""
+    """Call it while many long-lived objects are being created, and again as long as that lasts."""
     _Growth.until_ns = max(_Growth.until_ns, clock.now_ns() + GROWING_NS)
 
 
@@ -43,7 +43,7 @@ class ShortPauses:
         self._began_ns = 0
 
     def install(self) -> None:
-        """The start of the broker: nearly all that is made now stays."""
+        """Called at the start of the broker, when nearly all new objects are long-lived."""
         _Growth.until_ns = UNTIL_TOLD
         gc.callbacks.append(self._on_collection)
 

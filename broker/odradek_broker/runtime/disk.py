@@ -1,4 +1,4 @@
-"""Files as a port: what the log layer needs of a disk, and the real disk.
+"""Files as a port: the operations that the log layer uses, and the real disk.
 
 The simulated disk of the tests has the same methods and knows which bytes a crash loses. Every
 method raises OSError when the disk fails; then the log layer takes the log directory offline.

@@ -43,6 +43,9 @@ class Listeners:
 
     `quorum_name` is the listener through which brokers reach the quorum and its controller: the
     first of controller.listener.names that is in `listeners`, else the inter-broker listener.
+
+    `from_brokers` take requests of other brokers: the inter-broker listener and, while brokers move
+    to another one, those of odradek.inter.broker.listener.names.
     """
 
     brokers: tuple[Listener, ...]
@@ -52,6 +55,14 @@ class Listeners:
     inter_broker_name: str
     quorum_name: str
     controller_names: frozenset[str]  # of `controllers`
+    from_brokers: tuple[str, ...]  # the inter-broker listener is the first
+
+    @property
+    def to_quorum(self) -> tuple[str, ...]:
+        """Listeners that take requests of the metadata quorum, the one in use first."""
+        if self.quorum_name != self.inter_broker_name:
+            return (self.quorum_name,)
+        return self.from_brokers
 
     @property
     def bound(self) -> tuple[Listener, ...]:
@@ -85,6 +96,7 @@ class ListenerSettings:
     inter_broker_protocol: str
     controller_names: Sequence[str]
     is_controller: bool
+    further_inter_broker_names: Sequence[str] = ()
 
 
 def parse_listeners(settings: ListenerSettings) -> Listeners:
@@ -115,6 +127,12 @@ def parse_listeners(settings: ListenerSettings) -> Listeners:
             "advertised.listeners. The valid options based on currently configured listeners "
             f"are {names}"
         )
+    further = tuple(name.upper() for name in settings.further_inter_broker_names)
+    if unknown := [n for n in further if n not in [listener.name for listener in advertised]]:
+        raise ConfigError(
+            f"odradek.inter.broker.listener.names: {', '.join(unknown)} must be in "
+            "advertised.listeners"
+        )
     quorum = next((name for name in controller_names if name in reachable), inter_broker)
     return Listeners(
         brokers,
@@ -124,6 +142,7 @@ def parse_listeners(settings: ListenerSettings) -> Listeners:
         inter_broker,
         quorum,
         frozenset(reachable),
+        tuple(dict.fromkeys((inter_broker, *further))),
     )
 
 

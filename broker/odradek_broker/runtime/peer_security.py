@@ -11,7 +11,8 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from odradek_broker.runtime.tls_socket import TlsSocket
+from odradek_broker.runtime.byte_stream import ByteStream
+from odradek_broker.runtime.tls_socket import TlsSocket, client_side, shared_buffer
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages import api
 from odradek_protocol.messages.struct import Struct
@@ -35,29 +36,26 @@ class PeerSecurity:
     login: Login | None = field(repr=False)
     fingerprint: str = ""
     client_id: str = "odradek"  # of the requests of the login
+    buffer: memoryview = field(default_factory=shared_buffer, repr=False)  # of its TLS sockets
 
     async def secure(
         self, sock: socket.socket, host: str, loop: asyncio.AbstractEventLoop
-    ) -> tuple[socket.socket, int]:
-        """The socket to use and the session's lifetime in ms (0: no end). Raises OSError."""
+    ) -> tuple[ByteStream, int]:
+        """The stream to use and the session's lifetime in ms (0: no end). Raises OSError."""
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            stream: ByteStream = sock
             if self.tls is not None:
-                sock = await _tls(self.tls, sock, host, loop)
+                stream = await _tls(client_side(self.tls, sock, host, self.buffer), loop)
             if self.login is None:
-                return sock, 0
+                return stream, 0
             try:
-                return sock, await _authenticate(self.login, Channel(sock, loop, self.client_id))
+                channel = Channel(stream, loop, self.client_id)
+                return stream, await _authenticate(self.login, channel)
             except (SecurityError, DecodeError) as error:
                 raise ConnectionError(0, f"authentication failed: {error}") from None
 
 
-async def _tls(
-    context: ssl.SSLContext, sock: socket.socket, host: str, loop: asyncio.AbstractEventLoop
-) -> TlsSocket:
-    secured = context.wrap_socket(
-        sock, server_hostname=host, do_handshake_on_connect=False, suppress_ragged_eofs=True
-    )
-    assert isinstance(secured, TlsSocket)
+async def _tls(secured: TlsSocket, loop: asyncio.AbstractEventLoop) -> TlsSocket:
     try:
         while wants := secured.handshake():
             await _until_ready(secured, loop, write=wants == "write")
@@ -72,7 +70,7 @@ async def _tls(
 
 
 def _until_ready(
-    sock: socket.socket, loop: asyncio.AbstractEventLoop, *, write: bool
+    sock: ByteStream, loop: asyncio.AbstractEventLoop, *, write: bool
 ) -> Awaitable[None]:
     ready: asyncio.Future[None] = loop.create_future()
     fd = sock.fileno()
@@ -91,9 +89,7 @@ def _until_ready(
 class Channel:
     """Requests one after the other on a socket that has no reader yet."""
 
-    def __init__(
-        self, sock: socket.socket, loop: asyncio.AbstractEventLoop, client_id: str
-    ) -> None:
+    def __init__(self, sock: ByteStream, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
         self._sock = sock
         self._client_id = client_id
         self._loop = loop

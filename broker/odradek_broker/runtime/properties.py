@@ -10,11 +10,23 @@ the next line are dropped); `\t \n \r \f \uXXXX` are escapes, any other escaped 
 itself. A later line for the same key wins.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+_HEXADECIMAL = re.compile("[0-9a-fA-F]{4}")
+
+
+class MalformedEscapeError(Exception):
+    """A backslash and a u without four hexadecimal digits, which Java refuses as well."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(r"\u needs four hexadecimal digits; write \\ for a backslash")
+        self.line = line
 
 
 class Property(NamedTuple):
@@ -24,9 +36,13 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str) -> Iterator[Property]:
+    """MalformedEscapeError names the line; everything else is a property."""
     for line_number, line in _logical_lines(text):
         name, value = _split(line)
-        yield Property(line_number, _unescape(name), _unescape(value))
+        try:
+            yield Property(line_number, _unescape(name), _unescape(value))
+        except ValueError:
+            raise MalformedEscapeError(line_number) from None
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -68,7 +84,10 @@ def _unescape(text: str) -> str:
             out.append(text[at])
             at += 1
         elif text[at + 1] == "u":
-            out.append(chr(int(text[at + 2 : at + 6], 16)))
+            digits = text[at + 2 : at + 6]
+            if not _HEXADECIMAL.fullmatch(digits):
+                raise ValueError(digits)
+            out.append(chr(int(digits, 16)))
             at += 6
         else:
             out.append(_ESCAPES.get(text[at + 1], text[at + 1]))

@@ -12,7 +12,6 @@ keeping it. Every failure is a ConfigError whose text is one line that names the
 import builtins
 import itertools
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,20 +40,10 @@ from odradek_broker.runtime.settings_sources import (
     read_file,
     read_flags,
 )
+from odradek_protocol.admin_codes import ConfigSource
 
 MIN_DEDUPE_BUFFER_PER_THREAD_BYTES = 1024 * 1024
 LOG_CONFIGS_KEPT_MAX = 1000  # each is some 300 bytes; few clusters have that many different ones
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those of the DescribeConfigs response."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -63,8 +52,8 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-# For groups of the consumer protocol: a setting, and the settings with its minimum and maximum.
-CONSUMER_GROUP_BOUNDS = (
+# For consumer, share and streams groups: a setting, and the settings with its minimum and maximum.
+GROUP_BOUNDS = (
     (
         "group.consumer.session.timeout.ms",
         "group.consumer.min.session.timeout.ms",
@@ -80,7 +69,53 @@ CONSUMER_GROUP_BOUNDS = (
         "group.consumer.min.assignment.interval.ms",
         "group.consumer.max.assignment.interval.ms",
     ),
+    (
+        "group.share.session.timeout.ms",
+        "group.share.min.session.timeout.ms",
+        "group.share.max.session.timeout.ms",
+    ),
+    (
+        "group.share.heartbeat.interval.ms",
+        "group.share.min.heartbeat.interval.ms",
+        "group.share.max.heartbeat.interval.ms",
+    ),
+    (
+        "group.share.assignment.interval.ms",
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    (
+        "group.share.record.lock.duration.ms",
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+    (
+        "group.share.delivery.count.limit",
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    (
+        "group.share.partition.max.record.locks",
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    (
+        "group.streams.session.timeout.ms",
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
+    ),
+    (
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    (
+        "group.streams.assignment.interval.ms",
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
 )
+MOST_STANDBYS = "group.streams.max.standby.replicas"
 
 
 class Settings:
@@ -220,10 +255,10 @@ class Settings:
     def values_given(self, *names: builtins.str) -> "builtins.list[Synonym]":
         """All values of these names, the strongest first."""
         layers = (
-            (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
-            (ConfigSource.STATIC_BROKER, self.static),
-            (ConfigSource.DEFAULT, self._defaults),
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, self.dynamic_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.dynamic_default),
+            (ConfigSource.STATIC_BROKER_CONFIG, self.static),
+            (ConfigSource.DEFAULT_CONFIG, self._defaults),
         )
         return [
             Synonym(name, layer[name], source)
@@ -238,7 +273,7 @@ class Settings:
 
     def topic_default_source(self, topic_key: ConfigKey) -> ConfigSource:
         given = self.values_given(*topic_key.synonyms)
-        return given[0].source if given else ConfigSource.DEFAULT
+        return given[0].source if given else ConfigSource.DEFAULT_CONFIG
 
     # -- changes at run time --------------------------------------------------------------
 
@@ -335,11 +370,14 @@ class Settings:
         self._check_consumer_groups()
 
     def _check_consumer_groups(self) -> None:
-        for name, least, most in CONSUMER_GROUP_BOUNDS:
+        for name, least, most in GROUP_BOUNDS:
             if self.int(name) < self.int(least):
                 raise ConfigError(f"{name} must be greater than or equal to {least}")
             if self.int(name) > self.int(most):
                 raise ConfigError(f"{name} must be less than or equal to {most}")
+        standbys = "group.streams.num.standby.replicas"
+        if self.int(standbys) > self.int(MOST_STANDBYS):
+            raise ConfigError(f"{standbys} must be less than or equal to {MOST_STANDBYS}")
         if self.int("group.consumer.heartbeat.interval.ms") >= self.int(
             "group.consumer.session.timeout.ms"
         ):
@@ -371,6 +409,7 @@ class Settings:
                 inter_broker_protocol=self.str("security.inter.broker.protocol"),
                 controller_names=self.list("controller.listener.names"),
                 is_controller="controller" in self.list("process.roles"),
+                further_inter_broker_names=self.list("odradek.inter.broker.listener.names"),
             )
         )
 

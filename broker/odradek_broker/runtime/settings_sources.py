@@ -9,7 +9,7 @@ from pathlib import Path
 
 from odradek_broker.model.config_table import BROKER_CONFIGS, ConfigError, nearest
 from odradek_broker.runtime import config_providers
-from odradek_broker.runtime.properties import parse_properties
+from odradek_broker.runtime.properties import MalformedEscapeError, parse_properties
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 
@@ -44,7 +44,10 @@ def read_file(file: Path, env: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: is not UTF-8: {error.reason}") from None
-    lines = list(parse_properties(text))
+    try:
+        lines = list(parse_properties(text))
+    except MalformedEscapeError as error:
+        raise ConfigError(f"{file}:{error.line}: {error}") from None
     given = {line.name: line.value for line in lines}
     found = {}
     for line, name, value in lines:

@@ -14,7 +14,7 @@ work is done at once.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from odradek_broker.runtime import collector
 from odradek_broker.runtime.clock import Clock
@@ -33,7 +33,6 @@ class Slices:
         self._queue: deque[Iterator[object]] = deque()
         self._running = False
         self._closed = False
-        self._idle_callbacks: list[Callable[[], None]] = []
         # Whether the current work has taken longer than one slice.
         self.continued = False
 
@@ -49,18 +48,10 @@ class Slices:
         if len(self._queue) == 1 and not self._running:
             self._run()
 
-    def when_idle(self, callback: Callable[[], None]) -> None:
-        """Calls it once, as soon as no work is left; at once, if there is none."""
-        if self.idle:
-            callback()
-        else:
-            self._idle_callbacks.append(callback)
-
     def close(self) -> None:
-        """Drops the remaining work and calls the callbacks of `when_idle`."""
+        """Drops the remaining work."""
         self._closed = True
         self._queue.clear()
-        self._tell_idle()
 
     def _continue(self) -> None:
         self.continued = True
@@ -81,7 +72,6 @@ class Slices:
                 self.continued = False
         finally:
             self._running = False
-        self._tell_idle()
 
     def _take(self, steps: Iterator[object], until_ms: float) -> bool:
         """True if all steps are done, False if the slice is over before."""
@@ -93,8 +83,3 @@ class Slices:
             # Later work must not suffer from it.
             logger.exception("work in slices failed; this is a bug in Odradek")
         return True
-
-    def _tell_idle(self) -> None:
-        callbacks, self._idle_callbacks = self._idle_callbacks, []
-        for callback in callbacks:
-            callback()

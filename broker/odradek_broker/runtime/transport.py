@@ -23,6 +23,7 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
+from odradek_broker.runtime.byte_stream import ByteStream
 from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.tls_socket import TlsSocket
 
@@ -35,7 +36,7 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 # Responses smaller than this are read through one buffer, several at a time.
 SCRATCH_BYTES = 64 * 1024
 GATHER_MAX = 64  # buffers per sendmsg
-# A session that has to be renewed is, after this part of its lifetime.
+# A SASL session is renewed after this part of its lifetime.
 RENEW_AFTER = 0.8
 
 BACKOFF_MIN_SECONDS = 0.05
@@ -70,7 +71,7 @@ class FrameConnection:
         self._loop = loop
         self._security = security
         self._renew_at = float("inf")  # loop time; then the other broker ends the session
-        self._sock: socket.socket | None = None
+        self._sock: ByteStream | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._proven = False  # it answered since it was connected
         self._failures = 0  # connections in a row that never answered
@@ -143,9 +144,10 @@ class FrameConnection:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.sock_connect(sock, address)
+            stream: ByteStream = sock
             lifetime_ms = 0
             if self._security is not None:
-                sock, lifetime_ms = await self._security.secure(sock, self.host, self._loop)
+                stream, lifetime_ms = await self._security.secure(sock, self.host, self._loop)
         except OSError as error:
             if sock is not None:
                 sock.close()
@@ -159,12 +161,12 @@ class FrameConnection:
             raise
         else:
             self._connecting = None
-            self._sock = sock
+            self._sock = stream
             self._renew_at = float("inf")
             if lifetime_ms:
                 self._renew_at = self._loop.time() + lifetime_ms / 1000 * RENEW_AFTER
             self._scratch = bytearray(SCRATCH_BYTES)
-            self._loop.add_reader(sock.fileno(), self._on_readable)
+            self._loop.add_reader(stream.fileno(), self._on_readable)
             self._flush()
 
     def _back_off(self) -> None:
@@ -236,7 +238,7 @@ class FrameConnection:
 
     def _on_readable(self) -> None:
         self._read()
-        # Of TLS: what is decrypted already makes no event.
+        # With TLS, bytes that are decrypted already cause no event of the socket.
         while isinstance(self._sock, TlsSocket) and self._sock.pending():
             self._read()
 

@@ -47,7 +47,7 @@ _AFTER_HANDSHAKE: Final = {
 
 @dataclass(frozen=True)
 class SaslRules:
-    """What a listener accepts. `mechanisms`: name → a new conversation."""
+    """The logins that a listener accepts. `mechanisms`: name → a new conversation."""
 
     mechanisms: Mapping[str, Callable[[], Conversation]]
     max_reauth_ms: Mapping[str, int]  # by mechanism; 0: sessions do not end
@@ -118,7 +118,7 @@ class Authentication:
         """Takes over what `step` returned. Raises SaslError if the user changed."""
         if isinstance(outcome, bytes):
             return Answer(outcome)
-        principal = Principal(USER, outcome.user)
+        principal = Principal(USER, outcome.user, outcome.by_token)
         if self._principal is not None and principal != self._principal:
             raise SaslError(
                 "Cannot change principals during re-authentication from "

@@ -1,4 +1,4 @@
-"""May this principal, from this host, do this with that resource? Kafka's StandardAuthorizer.
+"""Decides whether a principal may do an operation on a resource: Kafka's StandardAuthorizer.
 
 Does no I/O: the ACLs come from the metadata image, through `apply`. The rules:
 
@@ -13,13 +13,14 @@ Does no I/O: the ACLs come from the metadata image, through `apply`. The rules:
 Entries are found by dictionary: (type, name) for literal ones, (type, prefix) for prefixed ones,
 one look-up per length of a prefix that exists; inside, by principal. So 100,000 entries cost a
 check about what 10 do. Decisions are remembered for each (principal, host, operation, type) by
-name, until an ACL changes: on the hot path a check is one look-up.
+name, until an ACL changes: on the hot path a check is one look-up, because connections keep the
+decisions about their client (`Exchange.topic_decisions`) as long as `version` stays the same.
 
-Until the first image came, only super users are allowed: nobody knows yet what is denied.
+Before the first metadata image only super users are allowed, because the ACLs are unknown.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -33,7 +34,7 @@ from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource,
 logger = logging.getLogger("kafka.authorizer.logger")  # the name under which Kafka's users know it
 
 # Remembered decisions: at most this many (principal, host, operation, type), and names in each.
-# A client that invents principals or names must not fill the memory; past it we begin anew.
+# A client that invents principals or names must not fill the memory; past the limit it is cleared.
 SESSIONS_MAX: Final = 10_000
 NAMES_MAX: Final = 10_000
 
@@ -60,7 +61,7 @@ NOT_READY: Final = AccessDecision(allowed=False, rule="NotLoaded")
 
 
 class Client(NamedTuple):
-    """Who asks: the principal of a request and the address that it came from."""
+    """The sender of a request: its principal and its address."""
 
     principal: Principal
     host: str
@@ -84,6 +85,7 @@ class Authorizer:
         self._sessions: dict[tuple[Client, AclOperation, AclResource], Decisions] = {}
         self._by_type: dict[tuple[Client, AclOperation, AclResource], bool] = {}
         self.is_ready = False
+        self.version = 0  # decisions of another version are stale
 
     # -- the ACLs ---------------------------------------------------------------------------
 
@@ -134,6 +136,9 @@ class Authorizer:
                 del lengths[len(pattern.name)]
 
     def _forget_decisions(self) -> None:
+        self.version += 1
+        for decisions in self._sessions.values():  # connections still refer to them
+            decisions.clear()
         self._sessions.clear()
         self._by_type.clear()
 
@@ -147,8 +152,8 @@ class Authorizer:
         known = self._sessions.get(key)
         if known is None:
             if len(self._sessions) >= SESSIONS_MAX:
-                self._sessions.clear()
-            known = self._sessions[key] = Decisions(self.decide, client, operation, resource_type)
+                self._forget_decisions()
+            known = self._sessions[key] = Decisions(self, client, operation, resource_type)
         return known
 
     def decide(
@@ -219,18 +224,19 @@ class Authorizer:
 
 
 class Decisions:
-    """Of one client about one operation on resources of one type, by name."""
+    """Decisions for one client and operation on resources of one type, by resource name."""
 
-    __slots__ = ("_decide", "_known", "client", "operation", "resource_type")
+    __slots__ = ("_authorizer", "_known", "client", "operation", "resource_type", "version")
 
     def __init__(
         self,
-        decide: Callable[[Client, AclOperation, AclResource, str], AccessDecision],
+        authorizer: Authorizer,
         client: Client,
         operation: AclOperation,
         resource_type: AclResource,
     ) -> None:
-        self._decide = decide
+        self._authorizer = authorizer
+        self.version = authorizer.version
         self._known: dict[str, AccessDecision] = {}
         self.client = client
         self.operation = operation
@@ -241,9 +247,12 @@ class Decisions:
         if known is None:
             if len(self._known) >= NAMES_MAX:
                 self._known.clear()
-            known = self._decide(self.client, self.operation, self.resource_type, name)
+            known = self._authorizer.decide(self.client, self.operation, self.resource_type, name)
             self._known[name] = known
         return known
+
+    def clear(self) -> None:
+        self._known.clear()
 
     def log(self, name: str, decision: AccessDecision, request: str, references: int = 1) -> None:
         """Denials at INFO, grants at DEBUG, in the words of Kafka's authorizer."""

@@ -7,25 +7,29 @@ password of its own settings: `OwnUser`. From its registration on, when its meta
 only the metadata log counts. The node that forms a cluster writes its own user into the log.
 """
 
+import hashlib
+import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from hmac import compare_digest
 
+from odradek_broker.metadata.delegation_tokens import TokenKey
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import UserScramCredentialRecord
 from odradek_broker.metadata.scram import (
     ITERATIONS_DEFAULT,
     SALT_BYTES,
     ScramCredential,
+    ScramImage,
     ScramMechanism,
     make_credential,
 )
+from odradek_broker.model.principal import USER
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tls_socket import TlsSocket
+from odradek_broker.security.sasl.scram import TokenLogin
 from odradek_protocol.security.contexts import client_context
 from odradek_protocol.security.errors import SecurityError
 from odradek_protocol.security.sasl_client import Login, login_of
@@ -52,7 +56,7 @@ class OwnUser:
 
     def has_password_of(self, record: UserScramCredentialRecord) -> bool:
         made = make_credential(self.mechanism, self.login.password, record.salt, record.iterations)
-        return compare_digest(made.stored_key, record.stored_key)
+        return hmac.compare_digest(made.stored_key, record.stored_key)
 
     def record(self) -> UserScramCredentialRecord:
         made = self.credential
@@ -68,12 +72,15 @@ class OwnUser:
 
 @dataclass
 class Credentials:
-    """What mechanisms need besides settings; `secret` makes the salts of unknown users."""
+    """Values that mechanisms need besides settings; `secret` makes the salts of unknown users."""
 
     image: Callable[[], MetadataImage]
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     # By listener, while this broker is starting; empty from its registration on.
     own: dict[str, OwnUser] = field(default_factory=dict)
+    token_key: TokenKey | None = field(default=None, repr=False)  # None: no delegation tokens
+    _forms_of: ScramImage | None = field(default=None, repr=False)
+    _forms: dict[ScramMechanism, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
 
     def scram(self, listener: str, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         own = self.own.get(listener)
@@ -81,6 +88,39 @@ class Credentials:
         if own is not None and (own.mechanism, own.login.user) == (mechanism, user):
             return own.credential
         return self.image().scram.credential(mechanism, user)
+
+    def decoy(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
+        """For a user that does not exist: the same each time, with the length of the salt and the
+        number of iterations of a user that does, so that they tell nothing."""
+        image = self.image().scram
+        if image is not self._forms_of:
+            self._forms_of, self._forms = image, forms(image)
+        derived = hmac.digest(self.secret, f"{mechanism.label}\0{user}".encode(), "sha512")
+        known = self._forms.get(mechanism) or [(SALT_BYTES, ITERATIONS_DEFAULT)]
+        salt_bytes, iterations = known[int.from_bytes(derived[-8:]) % len(known)]
+        salt = hashlib.shake_256(derived).digest(salt_bytes)
+        size = hashlib.new(mechanism.hash_name).digest_size
+        return ScramCredential(salt, bytes(size), bytes(size), iterations)
+
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+        """Slow at the first login with a token; it may run in a thread."""
+        token = self.image().tokens.get(token_id)
+        if token is None or self.token_key is None:
+            return None
+        kind, _, owner = token.owner.partition(":")
+        if kind != USER:  # written by another program: such a principal does not exist here
+            return None
+        credential = self.token_key.credential(mechanism, token_id)
+        return TokenLogin(owner, token.expiration_timestamp, credential)
+
+
+def forms(image: ScramImage) -> dict[ScramMechanism, list[tuple[int, int]]]:
+    """(length of the salt, iterations) of all users of each mechanism."""
+    found: dict[ScramMechanism, list[tuple[int, int]]] = {}
+    for key, credential in image.credentials.items():
+        form = len(credential.salt), credential.iterations
+        found.setdefault(key.mechanism, []).append(form)
+    return {mechanism: sorted(own) for mechanism, own in found.items()}
 
 
 def peer_security(
@@ -95,7 +135,6 @@ def peer_security(
         get = partial(settings.listener_text, listener.name)
         stores = Stores.of(get)
         tls, fingerprint = client_context(get, stores), stores.fingerprint
-        tls.sslsocket_class = TlsSocket
     login = None
     if listener.security_protocol.startswith("SASL"):
         login = _login(settings, listener.name, mechanism_setting, offered)

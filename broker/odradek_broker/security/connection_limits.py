@@ -92,12 +92,13 @@ class ConnectionLimits:
         text = self._settings.str("max.connections.per.ip.overrides")
         if text != self._overrides_text:
             self._overrides_text = text
-            with suppress(ConfigError):  # the controller does not check it: the last valid holds
+            # the controller does not validate it: the last valid value stays in force
+            with suppress(ConfigError):
                 self._overrides = parse_overrides(text)
         return self._overrides.get(host, self._settings.int("max.connections.per.ip"))
 
     def _of_listener(self, listener: str, name: str) -> int:
-        """listener.name.<name>.…; not the setting of the broker, which limits all together."""
+        """The limit of one listener (listener.name.<name>.…), without that of the whole broker."""
         settings, key = self._settings, f"listener.name.{listener.lower()}.{name}"
         for layer in (settings.dynamic_broker, settings.dynamic_default, settings.static):
             if key in layer:

@@ -1,13 +1,13 @@
 """The users that a new cluster begins with: `odradek.add.scram.file`.
 
-Where every listener asks for a login, somebody has to be known before the first login. As
-`kafka-storage format --add-scram` takes them, one line for each user and mechanism; empty lines
+Where every listener requires a login, a user has to exist before the first login. As
+`kafka-storage format --add-scram` takes users, one line for each user and mechanism; empty lines
 and lines that begin with `#` are skipped:
 
     SCRAM-SHA-512=[name=admin,password="s3cret, with a comma"]
     SCRAM-SHA-256=[name=ci,iterations=8192,password=other]
 
-A file, because a command line is visible to everybody on the machine. The controller that forms
+A file, because every user of the machine can read command lines. The controller that forms
 the cluster writes the credentials into the metadata log as part of the first records; later starts
 ignore the file, which may be deleted then. Messages never show a line: it has a password in it.
 

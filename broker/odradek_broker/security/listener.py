@@ -8,7 +8,7 @@ Settings of a listener win over those of the broker, as in Kafka:
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +22,7 @@ from odradek_broker.security.broker_login import Credentials
 from odradek_broker.security.principal_mapping import distinguished_name, map_name, parse_rules
 from odradek_broker.security.sasl.mechanism import Conversation
 from odradek_broker.security.sasl.plain import Plain
-from odradek_broker.security.sasl.scram import Scram
+from odradek_broker.security.sasl.scram import Scram, TokenLogin
 from odradek_protocol.security.contexts import server_context
 from odradek_protocol.security.errors import SecurityError
 from odradek_protocol.security.jaas import JaasConfig, parse_jaas
@@ -32,7 +32,7 @@ from odradek_protocol.security.stores import Stores
 
 logger = logging.getLogger(__name__)
 
-ToPrincipal = Callable[[ssl.SSLSocket], Principal]
+ToPrincipal = Callable[[TlsSocket], Principal]
 UNSECURED = "odradek.sasl.oauthbearer.unsecured.enable"
 
 
@@ -75,15 +75,14 @@ def load_tls(listener: str, settings: Settings) -> ListenerTls:
     get = partial(settings.listener_text, listener)
     stores = Stores.of(get)
     context = server_context(get, stores)
-    context.sslsocket_class = TlsSocket
     rules = parse_rules(get("ssl.principal.mapping.rules") or "DEFAULT")
 
-    def to_principal(sock: ssl.SSLSocket) -> Principal:
+    def to_principal(sock: TlsSocket) -> Principal:
         certificate = sock.getpeercert()
         if not certificate:
             return ANONYMOUS
         subject = certificate["subject"]
-        return Principal(USER, map_name(rules, distinguished_name(subject)))  # type: ignore[arg-type]
+        return Principal(USER, map_name(rules, distinguished_name(subject)))
 
     return ListenerTls(context, f"{stores.fingerprint} {settings_of(get)}", to_principal)
 
@@ -145,7 +144,11 @@ def _mechanism(
         def lookup(user: str) -> ScramCredential | None:
             return credentials.scram(listener, number, user)
 
-        return lambda: Scram(name, lookup, new_nonce(), credentials.secret)
+        def token(token_id: str) -> TokenLogin | None:
+            return credentials.token(number, token_id)
+
+        tokens = None if credentials.token_key is None else token
+        return lambda: Scram(name, lookup, new_nonce(), partial(credentials.decoy, number), tokens)
     assert name == OAUTHBEARER
     return _oauthbearer(listener, settings)
 
@@ -194,6 +197,3 @@ def _oauthbearer(listener: str, settings: Settings) -> Callable[[], Conversation
         "sasl.oauthbearer.jwks.endpoint.url must be set for OAUTHBEARER (for tests, "
         f"{UNSECURED}=true accepts tokens without a signature)"
     )
-
-
-NO_SECURITY: Mapping[str, ListenerSecurity] = {}

@@ -33,7 +33,7 @@ from odradek_broker.security.rates import SampledRate, TokenBucket, Windows
 # their client ids, so that without a limit they could fill the memory.
 CLIENTS_MAX = 10_000
 DEFAULT_WINDOWS = Windows()
-PERCENT_PER_NS = 100 / 1_000_000_000  # of one thread's second
+PERCENT_PER_NS = 100 / 1_000_000_000  # percent of one second of a thread
 
 
 class QuotaClient(NamedTuple):
@@ -47,7 +47,7 @@ M = TypeVar("M", SampledRate, TokenBucket)
 
 
 class Throttled:
-    """Counted for the metrics."""
+    """How often and for how long clients were throttled, for the metrics."""
 
     __slots__ = ("times", "total_ms")
 
@@ -69,7 +69,7 @@ class _Kind(Generic[M]):
         self._found: dict[QuotaClient, tuple[float, QuotaClient] | None] = {}
 
     def apply(self, quotas: Quotas) -> None:
-        """What was measured so far counts towards the new limits."""
+        """Usage measured so far counts towards the new limits."""
         self.limits = {e: values[self.key] for e, values in quotas.items() if self.key in values}
         self._found.clear()
         if not self.limits:
@@ -124,7 +124,7 @@ class ClientQuotas:
         self.limited = any(kind.limits for kind in kinds)
 
     def throttled(self) -> Mapping[str, Throttled]:
-        """How often and how long clients were throttled, by the kind of quota."""
+        """How often and for how long clients were throttled, by the kind of quota."""
         rates = {kind.key: kind.throttled for kind in (self._produce, self._fetch, self._request)}
         return {**rates, self._mutation.key: self._mutation.throttled}
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from odradek_broker.metadata.delegation_tokens import TokenKey
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.runtime.peer_security import PeerSecurity
@@ -32,7 +33,8 @@ class BrokerSecurity:
         self._settings = settings
         self._look = asyncio.Event()
         self._refused: dict[str, str] = {}  # listener → reason that was logged
-        self._credentials = credentials = Credentials(image)
+        key = TokenKey.of(settings)
+        self._credentials = credentials = Credentials(image, token_key=key)
         try:
             self.listeners: dict[str, ListenerSecurity] = {
                 listener.name: listener_security(listener, settings, credentials)
@@ -54,7 +56,7 @@ class BrokerSecurity:
         return self._security_to(self._settings.listeners.inter_broker_name, MECHANISM)
 
     def _controller_security(self) -> PeerSecurity | None:
-        """Of connections to the quorum: the same object, unless it has a listener of its own."""
+        """Security of connections to the quorum; the same object if it shares a listener."""
         listeners = self._settings.listeners
         if listeners.quorum_name == listeners.inter_broker_name:
             return self.peers
@@ -140,7 +142,7 @@ class BrokerSecurity:
 
 
 def unprotected_listeners(settings: Settings, security: BrokerSecurity) -> list[str]:
-    """Listeners beyond loopback on which nobody has to authenticate."""
+    """Listeners beyond loopback without authentication."""
     found = []
     for listener in settings.listeners.bound:
         held = security.listeners[listener.name]

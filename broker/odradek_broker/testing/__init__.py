@@ -6,6 +6,6 @@ package is imported otherwise.
 
     mode       the ports that testing mode replaces (clock, disk) and the faults, together
     faults     holds back, delays or fails requests before their handlers see them
-    answers    responses that say an error code, for the APIs whose errors are inside
+    answers    responses with a chosen error code, for APIs whose errors are per item
     control    the socket: one JSON object per line
 """

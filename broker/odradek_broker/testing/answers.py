@@ -1,4 +1,4 @@
-"""Responses that say an error code, without carrying out the request.
+"""Responses with a chosen error code, without carrying out the request.
 
 Most responses have one error code at their top. These have them inside, one per topic or partition
 of the request, and are built from it; or they are reads, whose real response gets the code put in.

@@ -1,8 +1,8 @@
 """Faults of requests: a request is held back, delayed or failed before its handler sees it.
 
 A rule says which requests it is for (API, client) and what happens to them; the newest rule that
-matches decides. Brokers are told from clients by their client ids (`broker-1-…`). Requests that are
-held back are handled when the rule is withdrawn: late, as after a network that lost packets.
+matches decides. A client id like `broker-1-…` means that a broker sent the request. Requests that
+are held back are handled when the rule is withdrawn: late, as after a network that lost packets.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class FaultRule:
-    """What happens to some requests; at least one of `error`, `delay_ms` and `hold` is set."""
+    """A fault of some requests; at least one of `error`, `delay_ms` and `hold` is set."""
 
     api_keys: frozenset[int] | None = None  # None: all
     brokers: bool = False  # requests of brokers …
     clients: bool = True  # … and of all others
-    of_brokers: frozenset[int] | None = None  # only these brokers'
+    of_brokers: frozenset[int] | None = None  # only requests of these brokers
     error: ErrorCode | None = None
     delay_ms: int = 0
     hold: bool = False

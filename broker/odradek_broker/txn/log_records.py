@@ -53,7 +53,10 @@ def decode_key(key: bytes | None) -> str | None:
     """The transactional id; None for an unknown kind of record (of a later version)."""
     if key is None or len(key) < 2 or int16(key, 0)[0] != KEY_VERSION:
         return None
-    return legacy_text(key, 2)[0]
+    try:
+        return legacy_text(key, 2)[0]
+    except (IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"transaction log key: {error}") from error
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:

@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from odradek_broker.coordinator.broker_calls import BrokerCalls
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.runtime.peer import PeerUnavailable
-from odradek_broker.txn.channels import Batches, BrokerCalls
+from odradek_broker.txn.channels import Batches
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from odradek_protocol.messages.struct import Struct

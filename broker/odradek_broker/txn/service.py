@@ -23,6 +23,7 @@ from odradek_broker.runtime.settings import Settings
 from odradek_broker.txn import transitions
 from odradek_broker.txn.markers import FencedError, MarkerSender, TxnMarker
 from odradek_broker.txn.metadata import TransactionMetadata
+from odradek_broker.txn.metrics import TransactionMetrics
 from odradek_broker.txn.shard import TransactionShard, result_of, tombstone
 from odradek_broker.txn.states import PREPARED, Event, next_state
 from odradek_broker.txn.transitions import NeedsProducerIdError, Step
@@ -55,6 +56,7 @@ class TransactionCoordinator:
         self._partitions = partitions
         self._clock = clock
         self._next_producer_id = next_producer_id
+        self.metrics = TransactionMetrics()
         self._markers: MarkerSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # By transactional id: transactions whose markers are being written; set when done.
@@ -286,19 +288,22 @@ class TransactionCoordinator:
             marker, decided.partitions, lambda: self._epoch(index, decided) == epoch
         )
 
-        def complete(shard: TransactionShard, now: Moment) -> CoordinatorResult[None]:
+        def complete(shard: TransactionShard, now: Moment) -> CoordinatorResult[bool]:
             if shard.get(decided.transactional_id) != decided:
-                return NOTHING
+                return CoordinatorResult([], False)
             completed = transitions.complete(decided, now.wall_ms)
-            return CoordinatorResult(result_of(Step(completed)).records, None)
+            return CoordinatorResult(result_of(Step(completed)).records, True)
 
         try:
-            await self.shards.write(index, complete)
+            completes = await self.shards.write(index, complete)
         except KafkaError as error:
             logger.info(
                 "completing the transaction of %s failed: %s", decided.transactional_id, error
             )
             await asyncio.sleep(RETRY_SECONDS)
+        else:
+            self.metrics.committed += completes and decided.commits
+            self.metrics.aborted += completes and not decided.commits
 
     async def _until_settled(self, transactional_id: str) -> None:
         """Waits shortly for markers that are being written, rather than make the client retry."""
@@ -343,8 +348,10 @@ class TransactionCoordinator:
             )
 
         try:
-            await self._decide(timed_out.transactional_id, decide)
-            logger.info("the transaction of %s timed out", timed_out.transactional_id)
+            step = await self._decide(timed_out.transactional_id, decide)
+            if step.after is not None:  # None: its client has just ended it
+                logger.info("the transaction of %s timed out", timed_out.transactional_id)
+                self.metrics.timed_out += 1
         except KafkaError as error:
             logger.info(
                 "aborting the transaction of %s failed: %s", timed_out.transactional_id, error

@@ -1,4 +1,4 @@
-"""What each request does to a transactional id: pure functions, metadata in, a `Step` out.
+"""The effect of each request on a transactional id: pure functions, metadata in, a `Step` out.
 
 A step has the record to write (none, if `after` is None) and the response once it is committed.
 Requests that are not allowed raise KafkaError. The rules are those of Apache Kafka 4.3, see

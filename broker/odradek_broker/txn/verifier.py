@@ -12,12 +12,14 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from odradek_broker.coordinator.broker_calls import BrokerCalls
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.txn.channels import Batches, BrokerCalls
+from odradek_broker.txn.channels import Batches
+from odradek_broker.txn.metrics import VerifierMetrics
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId, ProducerId, TopicPartition
 from odradek_protocol.messages.struct import Struct
@@ -61,6 +63,7 @@ class TransactionVerifier:
         self._retry_ms = settings.int("add.partitions.to.txn.retry.backoff.max.ms")
         self._batches: Batches[_Asked] = Batches(self._request)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.metrics = VerifierMetrics()
 
     def start(self, question: Question, answered: Callable[[ErrorCode], None]) -> None:
         """`verify` for callers that cannot await; calls back exactly once."""
@@ -79,9 +82,11 @@ class TransactionVerifier:
     async def verify(self, question: Question) -> ErrorCode:
         """NONE if the partition is in the transaction (now); else the coordinator's error."""
         waited_ms = 0
+        self.metrics.verifications += 1
         while True:
             code = await self._ask(question)
             if code is not ErrorCode.concurrent_transactions or waited_ms >= self._retry_ms:
+                self.metrics.failures += code is not ErrorCode.none
                 return code
             await asyncio.sleep(self._backoff_ms / 1000)
             waited_ms += self._backoff_ms

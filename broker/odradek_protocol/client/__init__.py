@@ -10,8 +10,9 @@
         print(sorted(client.metadata().topics))
 
 `client.admin` has a function per admin request with typed arguments and results: topics, configs,
-partitions (elections, reassignments), offsets, records, groups, transactions, quorum, brokers,
-log_dirs. For any other API, send a `Struct` with the names of Kafka's fields in snake case:
+partitions (elections, reassignments), offsets, records, groups, share_groups, transactions,
+quorum, brokers, log_dirs. For any other API, send a `Struct` with the names of Kafka's fields in
+snake case:
 
     answer = client.call(AnyBroker(), ApiKey.DESCRIBE_CLUSTER, Struct(include_fenced_brokers=True))
     answer = client.call(Controller(), ApiKey.UNREGISTER_BROKER, Struct(broker_id=4))
@@ -20,17 +21,20 @@ log_dirs. For any other API, send a `Struct` with the names of Kafka's fields in
 The client negotiates the version of each API with each broker, finds controller, coordinators and
 leaders, follows them when they move, and repeats what may be repeated until the deadline
 (`ClientSettings`). Failures are `ClientError`s; their text is one sentence that names the address,
-the API and what to do. Calls block; there is no asyncio here. Producing and consuming are not the
-job of this package.
+the API and what to do. Calls block; there is no asyncio here. Producing and consuming at speed, or
+in a classic group, are not the job of this package: it appends batches and reads from offsets for
+programs that show records, and it is a member of share groups, which confluent-kafka is not.
 
     settings (addresses, time limits, the seam for TLS and SASL)
     security                       TLS and SASL from Java-style properties
     connection > versions          one broker: frames and versions
     pool                           the open connections
-    routes, retries                which broker, and what may be repeated
+    routes, retries                which broker, and which requests may be repeated
     kafka_client                   all of it together
     leaders, fan_out               many brokers at once
     admin/                         typed requests
+    fetching, producing            read from offsets, append batches; partitioner: of a key
+    share_consumer > share_session a member of a share group
 """
 
 from odradek_protocol.client.errors import BrokerError, ClientError

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, as one sentence each that names broker, API and remedy.
+"""Errors of requests: one sentence each that names broker, API and remedy.
 
 ClientError                  all of them
   AddressError               a bootstrap address that is not host:port

@@ -17,7 +17,7 @@ def fan_out(asks: Mapping[Key, Callable[[], Answer]]) -> dict[Key, Answer | Clie
     """Calls each; the answer or the ClientError of each, in the order of `asks`."""
     if len(asks) < 2:
         return {key: _outcome(ask) for key, ask in asks.items()}
-    from concurrent.futures import ThreadPoolExecutor  # late: most commands ask one broker
+    from concurrent.futures import ThreadPoolExecutor  # imported late: most commands ask one broker
 
     with ThreadPoolExecutor(min(len(asks), THREADS_MAX), "kafka-client") as threads:
         running = {key: threads.submit(_outcome, ask) for key, ask in asks.items()}

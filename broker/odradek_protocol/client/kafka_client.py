@@ -1,4 +1,4 @@
-"""A client of one cluster: finds the right broker for a request, and repeats what may be repeated.
+"""A client of one cluster: finds the right broker for a request, retries where it may.
 
 The docstring of the package shows how it is used.
 """
@@ -147,7 +147,7 @@ class KafkaClient:
         return found
 
     def features(self) -> Features:
-        """What the broker that is asked supports, and what the cluster has finalized."""
+        """The feature levels that the queried broker supports, and the cluster's finalized ones."""
         deadline = Deadline(self.settings.deadline_s)
         return self._pool.get(self.find_any(deadline), deadline).versions.features
 

@@ -47,9 +47,9 @@ def ask_leaders(
 ) -> dict[TopicPartition, Found | ClientError]:
     """The answer or the error of each partition.
 
-    `build` makes the request for the partitions of one leader, `read` takes its answer apart.
+    `build` makes the request for the partitions of one leader, `read` splits its answer.
     With `wait_for_topics` unknown topics and partitions are asked for again until the deadline:
-    a broker may not have heard yet of a topic that was just made.
+    a broker may not know a topic yet that was just created.
     """
     deadline, back_off = Deadline(client.settings.deadline_s), BackOff()
     repeated = LEADER_MOVED | {UNKNOWN_TOPIC} if wait_for_topics else LEADER_MOVED

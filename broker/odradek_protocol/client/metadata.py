@@ -1,4 +1,4 @@
-"""What Metadata and FindCoordinator answer, typed."""
+"""The answers of Metadata and FindCoordinator, typed."""
 
 from __future__ import annotations
 

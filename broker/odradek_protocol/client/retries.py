@@ -1,7 +1,7 @@
 """Which failed attempts may be repeated.
 
-A request that was not sent may always be. After a lost connection nobody knows whether the broker
-carried the request out, so only requests that change nothing are sent again.
+A request that was not sent can always be repeated. After a lost connection it is unknown whether
+the broker carried the request out, so only requests that change nothing are sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ READ_ONLY = frozenset({
     ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE,
     ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.LIST_TRANSACTIONS,
-    ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.DESCRIBE_PRODUCERS, ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.FETCH,
 })  # fmt: skip
 
 

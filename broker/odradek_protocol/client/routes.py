@@ -54,7 +54,7 @@ class Route(Protocol):
     def find(self, client: KafkaClient, deadline: Deadline) -> Address: ...
 
     def forget(self, client: KafkaClient) -> None:
-        """The broker that was found is the wrong one."""
+        """Forgets the location: the broker that was found is the wrong one."""
         ...
 
 

@@ -38,7 +38,7 @@ Exchange = Callable[[ApiKey, Struct], Struct]
 
 
 class Security(Protocol):
-    """What happens between the TCP connection and the first request: the place of TLS and SASL."""
+    """The step between the TCP connection and the first request: TLS and SASL."""
 
     def wrap(self, connected: socket.socket, host: str) -> socket.socket:
         """The socket to use from here on, for example after a TLS handshake with `host`."""

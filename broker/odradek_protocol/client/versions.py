@@ -22,7 +22,7 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Features:
-    """Feature → levels: what this broker could run, and what the cluster runs (finalized)."""
+    """Feature → levels: supported by this broker, and finalized by the cluster."""
 
     supported: Mapping[str, FeatureRange]
     finalized: Mapping[str, FeatureRange]

@@ -32,7 +32,7 @@ from odradek_protocol.messages.headers import (
 from odradek_protocol.messages.kio_table import APIS, REQUEST_FIELDS, RESPONSE_FIELDS
 from odradek_protocol.messages.schema import Kind, fields_of, load_class
 from odradek_protocol.messages.struct import EncodedItems, Struct
-from odradek_protocol.primitives import ITEMS_MAX
+from odradek_protocol.primitives import ANSWER_ITEMS_MAX, ITEMS_MAX
 from odradek_protocol.varint import Buffer
 
 __all__ = [
@@ -57,12 +57,13 @@ __all__ = [
 
 def decode_request(api_key: int, version: int, body: Buffer, at: int = 0) -> Struct:
     """The request whose body starts at byte `at`. Raises only DecodeError."""
-    return _decode(_codec(compile_reader, api_key, version, "request"), body, at)
+    return _decode(_codec(compile_reader, api_key, version, "request"), body, at, ITEMS_MAX)
 
 
 def decode_response(api_key: int, version: int, body: Buffer, at: int = 0) -> Struct:
     """The response whose body (after the response header) starts at byte `at`."""
-    return _decode(_codec(compile_reader, api_key, version, "response"), body, at)
+    read = _codec(compile_reader, api_key, version, "response")
+    return _decode(read, body, at, ANSWER_ITEMS_MAX)
 
 
 def encode_request(api_key: int, version: int, request: Struct) -> bytes:
@@ -123,9 +124,9 @@ def _codec(compile_codec: Callable[..., Any], api_key: int, version: int, kind: 
     return compile_codec(load_class(name, version, kind), fields.get(name, {}))
 
 
-def _decode(read: Read, body: Buffer, at: int) -> Struct:
+def _decode(read: Read, body: Buffer, at: int, items_max: int) -> Struct:
     try:
-        value, _ = read(body, at, [ITEMS_MAX])
+        value, _ = read(body, at, [items_max])
     except (struct.error, IndexError, UnicodeDecodeError) as e:
         raise DecodeError(f"cut short or malformed: {e}") from None
     assert isinstance(value, Struct)

@@ -3,9 +3,9 @@
 A reader takes (buffer, position, budget) and returns (value, position after it). Runs of
 fixed-size fields are read with one `struct` call. Lengths and counts are checked against the
 bytes that remain before anything is allocated, and all arrays of one message together may have
-`ITEMS_MAX` items (primitives.py): a two-byte item can become an object of 300 bytes, so a frame
-of the permitted 100 MB could otherwise fill the memory. Example: an array count of 2**31 in a frame
-of 20 bytes is a DecodeError.
+`ITEMS_MAX` items, those of an answer `ANSWER_ITEMS_MAX` (primitives.py): a two-byte item can become
+an object of 300 bytes, so a frame of the permitted 100 MB could otherwise fill the memory. Example:
+an array count of 2**31 in a frame of 20 bytes is a DecodeError.
 """
 
 import struct
@@ -162,8 +162,10 @@ def _array(item: Read, flexible: bool, nullable: bool) -> Read:
                 raise DecodeError("null for an array that may not be null")
             return None, at
         budget[0] -= count
-        if count > len(buf) - at or budget[0] < 0:
+        if count > len(buf) - at:
             raise DecodeError(f"array of {count} items in {len(buf) - at} bytes")
+        if budget[0] < 0:
+            raise DecodeError("the arrays of the message have more items than are allowed")
         items = []
         for _ in range(count):
             value, at = item(buf, at, budget)

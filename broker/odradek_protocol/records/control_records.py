@@ -1,4 +1,4 @@
-"""Control records: the key that says what a control batch is for. Consumers do not see them.
+"""Control records: the key with the purpose of a control batch. Consumers do not see them.
 
 key    version i16 (0), type i16: 0 abort, 1 commit, 2 leader change, 3 snapshot header,
        4 snapshot footer, 5 KRaft version, 6 KRaft voters

@@ -1,4 +1,4 @@
-"""What can go wrong before the first request: settings, certificates, credentials."""
+"""Errors before the first request: settings, certificates, credentials."""
 
 
 class SecurityError(Exception):

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from odradek_protocol.security.errors import SecurityError
 from odradek_protocol.security.jaas import JaasConfig, parse_jaas
-from odradek_protocol.security.scram import HASHES, ScramClient
+from odradek_protocol.security.scram import HASHES, TOKEN_OPTION, ScramClient
 from odradek_protocol.security.stores import Get
 
 PLAIN = "PLAIN"
@@ -41,12 +41,14 @@ def advance(exchange: Exchange, answer: bytes) -> bytes | None:
 
 @dataclass(frozen=True)
 class Login:
-    """How a client proves who it is. `token` is for OAUTHBEARER."""
+    """A client's credentials. `token` is for OAUTHBEARER; with `by_token` (SCRAM) the user is the
+    id of a delegation token, and the password its HMAC in base64."""
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
     token: Callable[[], str] | None = field(default=None, repr=False)
+    by_token: bool = False
 
     @property
     def slow(self) -> bool:
@@ -57,7 +59,7 @@ class Login:
         if self.mechanism == PLAIN:
             return _plain(self.user, self.password)
         if self.mechanism in HASHES:
-            return _scram(self.mechanism, self.user, self.password)
+            return _scram(self)
         assert self.token is not None, "checked by login_of"
         return _oauthbearer(self.token)
 
@@ -79,7 +81,8 @@ def login_of(mechanism: str, get: Get) -> Login:
         raise SecurityError(
             f"{mechanism} needs a user: set username and password in sasl.jaas.config"
         )
-    return Login(mechanism, user, password)
+    by_token = jaas.options.get(TOKEN_OPTION, "").lower() == "true"
+    return Login(mechanism, user, password, by_token=by_token)
 
 
 # --- mechanisms ----------------------------------------------------------------------------------
@@ -89,8 +92,8 @@ def _plain(user: str, password: str) -> Exchange:
     yield f"\0{user}\0{password}".encode()
 
 
-def _scram(mechanism: str, user: str, password: str) -> Exchange:
-    client = ScramClient(mechanism, user, password)
+def _scram(login: Login) -> Exchange:
+    client = ScramClient(login.mechanism, login.user, login.password, by_token=login.by_token)
     first = yield client.first()
     final = yield client.final(first)
     client.finish(final)

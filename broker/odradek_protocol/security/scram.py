@@ -6,6 +6,8 @@
     server-final   v=<server signature>            or e=<error>
 
 Without channel binding, as in Kafka. The broker keeps StoredKey and ServerKey, never the password.
+With a delegation token (KIP-48) the user is the token's id, the password its HMAC in base64, and
+the first message ends with an extension: n,,n=<id>,r=<client nonce>,tokenauth=true
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ ITERATIONS_MIN = 4096  # as in Kafka
 ITERATIONS_MAX = 16384
 NONCE_BYTES = 18
 GS2_HEADER = "n,,"
+TOKEN_OPTION = "tokenauth"  # of sasl.jaas.config and of the client's first message
 CHANNEL_BINDING = base64.b64encode(GS2_HEADER.encode()).decode()
 
 _CLIENT_FIRST = re.compile(
@@ -91,6 +94,12 @@ class ClientFirst:
     bare: str
     extensions: str
 
+    @property
+    def by_token(self) -> bool:
+        """The user is the id of a delegation token."""
+        given = (one.partition("=") for one in self.extensions.split(","))
+        return any(name == TOKEN_OPTION and value.lower() == "true" for name, _, value in given)
+
 
 @dataclass(frozen=True)
 class ClientFinal:
@@ -146,11 +155,21 @@ def _decode(text: str) -> bytes:
 class ScramClient:
     """`first()`, then `final(server-first)` (slow: PBKDF2), then `finish(server-final)`."""
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        user: str,
+        password: str,
+        nonce: str | None = None,
+        *,
+        by_token: bool = False,
+    ) -> None:
         self._hash = HASHES[mechanism]
         self._password = password
         self._nonce = nonce or new_nonce()
         self._bare = f"n={to_sasl_name(user)},r={self._nonce}"
+        if by_token:
+            self._bare += f",{TOKEN_OPTION}=true"
         self._server_signature = b""
 
     def first(self) -> bytes:

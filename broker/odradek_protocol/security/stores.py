@@ -42,7 +42,7 @@ class KeyStore:
 
 @dataclass(frozen=True)
 class Stores:
-    """What one side of a TLS connection presents, and whom it trusts; None: not set."""
+    """The certificate that a side of a TLS connection presents, and its CAs; None: not set."""
 
     keys: KeyStore | None
     trusted: str | None  # PEM certificates

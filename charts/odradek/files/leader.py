@@ -22,7 +22,7 @@ def ask(host: str, port: int) -> tuple[bool, bool]:
 
 
 def look(service: str, port: int, replicas: int) -> str:
-    """What is wrong; empty if nothing is."""
+    """The problem that was found; empty if there is none."""
     found = socket.getaddrinfo(service, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
     hosts = sorted({str(one[4][0]) for one in found})
     answers = [ask(f"[{host}]" if ":" in host else host, port) for host in hosts]

@@ -31,8 +31,23 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{- define "odradek.consoleSelector" -}}
+app.kubernetes.io/name: {{ include "odradek.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: console
+{{- end }}
+
+{{- define "odradek.consoleLabels" -}}
+{{ include "odradek.consoleSelector" . }}
+{{ include "odradek.commonLabels" . }}
+{{- end }}
+
 {{- define "odradek.labels" -}}
 {{ include "odradek.selector" . }}
+{{ include "odradek.commonLabels" . }}
+{{- end }}
+
+{{- define "odradek.commonLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}

@@ -1,8 +1,8 @@
 {{- /*
 Rights of the operator in a namespace that it watches. `e2e_tests/test_chart_rights.py` asks the API
-server about every line, and runs the operator with exactly these rights. There is no right to read
-Secrets, to exec or (unless spark.mode is native) to create Roles; but an account that may create
-StatefulSets can mount everything in their namespace.
+server about every line, and runs the operator with exactly these rights. Secrets are read by their
+names, never listed or watched. There is no right to exec, and none to create Roles if spark.mode is off;
+but an account that may create StatefulSets can mount everything in their namespace.
 */}}
 {{- define "odradek.rules" -}}
 - apiGroups: [odradek.dev]
@@ -12,7 +12,10 @@ StatefulSets can mount everything in their namespace.
   resources: [topics]
   verbs: [get, list, watch, patch] # patch: the finalizer of deletionPolicy Delete
 - apiGroups: [odradek.dev]
-  resources: [kafkaclusters/status, topics/status]
+  resources: [kafkausers, kafkarebalances]
+  verbs: [get, list, watch, patch] # patch: the finalizer
+- apiGroups: [odradek.dev]
+  resources: [kafkaclusters/status, topics/status, kafkausers/status, kafkarebalances/status]
   verbs: [patch]
 # Owner references with blockOwnerDeletion need this where it is enforced (OpenShift).
 - apiGroups: [odradek.dev]
@@ -24,6 +27,15 @@ StatefulSets can mount everything in their namespace.
 - apiGroups: [""]
   resources: [configmaps, services]
   verbs: [list, create, patch, delete]
+# Certificates of clusters with TLS, credentials of users, and the passwords that a KafkaUser's
+# passwordFrom names. Secrets are read and written by their names, never listed.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, create, update, patch, delete]
+# spec.certificates.issuerRef; the rule has no effect where cert-manager is not installed.
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [list, create, patch]
@@ -61,14 +73,19 @@ StatefulSets can mount everything in their namespace.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims] # of a pipeline in one pod
+  verbs: [create]
 {{- end }}
-{{- if eq .Values.spark.mode "native" }}
+{{- if has .Values.spark.mode (list "auto" "native") }}
 - apiGroups: [sparkoperator.k8s.io]
   resources: [sparkapplications/status]
   verbs: [patch]
 - apiGroups: [sparkoperator.k8s.io]
   resources: [sparkapplications/finalizers]
   verbs: [update]
+{{- end }}
+{{- if ne .Values.spark.mode "off" }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [create, patch]

@@ -60,7 +60,7 @@ class SourceTopic:
         return [(self.name, partition) for partition in range(self.partitions)]
 
 
-class Cluster:
+class MigrationSide:
     """One side of the migration: the requests that are sent to it."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -127,7 +127,7 @@ class Cluster:
         """Waits until no transaction is open in these partitions.
 
         A commit is answered before its markers are written: until they are, the last stable
-        offset stays behind what is committed.
+        offset stays behind the committed one.
         """
         wanted = list(places)
         give_up = time.monotonic() + deadline_s
@@ -154,7 +154,9 @@ class Cluster:
         }
 
 
-def make_ready(destination: Cluster, topics: list[SourceTopic], replication: int | None) -> None:
+def make_ready(
+    destination: MigrationSide, topics: list[SourceTopic], replication: int | None
+) -> None:
     """Creates missing topics, and adds partitions where the source has more by now."""
     counts = destination.partition_counts()
     for topic in topics:
@@ -171,7 +173,7 @@ def make_ready(destination: Cluster, topics: list[SourceTopic], replication: int
                 raise_first("topic", create_partitions(destination.client, wanted))
 
 
-def _create(destination: Cluster, topic: SourceTopic, replication: int | None) -> None:
+def _create(destination: MigrationSide, topic: SourceTopic, replication: int | None) -> None:
     new = NewTopic(
         topic.name,
         topic.partitions,
@@ -182,8 +184,8 @@ def _create(destination: Cluster, topic: SourceTopic, replication: int | None) -
     raise_first("topic", {n: e for n, e in refused.items() if e.name != "TOPIC_ALREADY_EXISTS"})
 
 
-def release(destination: Cluster, topics: list[SourceTopic]) -> None:
-    """Sets what was held back: the source's settings, or the destination's defaults."""
+def release(destination: MigrationSide, topics: list[SourceTopic]) -> None:
+    """Restores the settings that were held back: the source's, or the destination's defaults."""
     changes = {
         topic.name: [
             ConfigChange(name, ConfigOperation.SET, topic.configs[name])

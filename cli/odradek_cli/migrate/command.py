@@ -12,7 +12,7 @@ import typer
 from odradek_cli.errors import CliError
 
 if TYPE_CHECKING:
-    from odradek_cli.migrate.clusters import Cluster, SourceTopic
+    from odradek_cli.migrate.clusters import MigrationSide, SourceTopic
     from odradek_cli.migrate.copy import Copier
     from odradek_cli.migrate.state import PartitionState, Place
     from odradek_cli.migrate.verify import Checked
@@ -45,22 +45,22 @@ def migrate(
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            help="Of new topics. Default: that of the source, if there are enough brokers."
+            help="Replicas of new topics. Default: as in the source, if there are enough brokers."
         ),
     ] = None,
     compression: Annotated[
-        str, typer.Option(help="Of the copies: none, gzip, snappy, lz4 or zstd.")
+        str, typer.Option(help="Compression of the copies: none, gzip, snappy, lz4 or zstd.")
     ] = "lz4",
 ) -> None:
     """Copy topics, records and group offsets to another cluster, and verify them."""
-    from odradek_cli.migrate.clusters import Cluster, make_ready, release
+    from odradek_cli.migrate.clusters import MigrationSide, make_ready, release
     from odradek_cli.migrate.copy import Copier
 
     if follow and cut_over:
         raise CliError(
             "--follow and --cut-over exclude each other: stop --follow, then run --cut-over"
         )
-    with closing(Cluster(source)) as old, closing(Cluster(destination)) as new:
+    with closing(MigrationSide(source)) as old, closing(MigrationSide(destination)) as new:
         if old.cluster_id == new.cluster_id:
             raise CliError(f"--from and --to are the same cluster ({old.cluster_id})")
         topics = old.topics(topic or [])
@@ -82,8 +82,8 @@ def migrate(
 
 @dataclass
 class _Run:
-    source: Cluster
-    destination: Cluster
+    source: MigrationSide
+    destination: MigrationSide
     copier: Copier
     topics: list[SourceTopic]
     states: dict[Place, PartitionState]
@@ -131,7 +131,7 @@ class _Run:
         return True
 
     def _skip_what_is_gone(self) -> None:
-        """Retention of the source may delete records before they are copied."""
+        """Skips records that retention of the source deleted before they were copied."""
         for place, start in self.source.starts(self.states).items():
             state = self.states[place]
             if state.position < start:

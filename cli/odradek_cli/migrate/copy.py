@@ -22,7 +22,7 @@ from confluent_kafka import (
 from odradek_cli.client import about
 from odradek_cli.errors import CliError
 from odradek_cli.librdkafka import TIMEOUT_S, settings
-from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.clusters import MigrationSide
 from odradek_cli.migrate.state import (
     PartitionState,
     Place,
@@ -40,11 +40,11 @@ FETCH_DEADLINE_S = 60.0  # without any record
 Progress = Callable[[dict[Place, PartitionState]], None]
 
 
-def migration_id(source: Cluster) -> str:
+def migration_id(source: MigrationSide) -> str:
     return f"odradek-migrate-{source.cluster_id}"
 
 
-def reader(cluster: Cluster, group: str) -> Consumer:
+def reader(cluster: MigrationSide, group: str) -> Consumer:
     """A consumer whose partitions are assigned by hand; it commits nothing by itself."""
     return Consumer(
         settings(
@@ -61,7 +61,7 @@ def reader(cluster: Cluster, group: str) -> Consumer:
 class Copier:
     """One run's connection to both sides."""
 
-    def __init__(self, source: Cluster, destination: Cluster, compression: str) -> None:
+    def __init__(self, source: MigrationSide, destination: MigrationSide, compression: str) -> None:
         self._source, self._destination = source, destination
         self._name = migration_id(source)
         self._state_reader = reader(destination, self._name)
@@ -89,7 +89,7 @@ class Copier:
     def states(self, places: list[Place]) -> dict[Place, PartitionState]:
         """The state of each partition; a new one starts at the first record of the source.
 
-        A destination that has records without a state was filled by somebody else: refused.
+        A destination that has records without a state was filled by another client: refused.
         """
         if not places:
             return {}
@@ -122,7 +122,7 @@ class Copier:
     def copy(
         self, states: dict[Place, PartitionState], ends: dict[Place, int], progress: Progress
     ) -> None:
-        """Until `states`, which it keeps up to date, have reached `ends`."""
+        """Copies until `states`, which it keeps up to date, have reached `ends`."""
         behind = {place for place, end in ends.items() if states[place].position < end}
         if not behind:
             return

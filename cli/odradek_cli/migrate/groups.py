@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from odradek_cli.client import about
 from odradek_cli.errors import CliError
-from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.clusters import MigrationSide
 from odradek_cli.migrate.state import Place
 from odradek_cli.migrate.verify import Checked
 from odradek_protocol.client.admin import groups as admin
@@ -24,8 +24,8 @@ class Committed:
     metadata: str
 
 
-def committed_offsets(source: Cluster, places: set[Place]) -> list[Committed]:
-    """Of all groups that have committed offsets of these partitions."""
+def committed_offsets(source: MigrationSide, places: set[Place]) -> list[Committed]:
+    """The offsets of all groups that have committed offsets of these partitions."""
     with about("groups of the source"):
         listed = admin.list_groups(source.client)
     found = []
@@ -59,7 +59,7 @@ def translated(
     ]
 
 
-def set_offsets(destination: Cluster, committed: list[Committed]) -> None:
+def set_offsets(destination: MigrationSide, committed: list[Committed]) -> None:
     """Group by group; a group that has members in the destination already is an error."""
     by_group: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for c in committed:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from odradek_cli.errors import CliError
-from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.clusters import MigrationSide
 from odradek_cli.migrate.copy import FETCH_DEADLINE_S, POLL_RECORDS, migration_id, reader
 from odradek_cli.migrate.state import START, PartitionState, Place, chained, offset_of, place_of
 
@@ -43,8 +43,8 @@ class Checked:
 
 
 def check(
-    source: Cluster,
-    destination: Cluster,
+    source: MigrationSide,
+    destination: MigrationSide,
     states: dict[Place, PartitionState],
     wanted: dict[Place, set[int]],
 ) -> dict[Place, Checked]:
@@ -81,14 +81,14 @@ def differences(states: dict[Place, PartitionState], checked: dict[Place, Checke
 
 
 def counts_before(
-    source: Cluster,
+    source: MigrationSide,
     states: dict[Place, PartitionState],
     committed: dict[Place, list[int]],
 ) -> dict[Place, dict[int, int]]:
     """Per partition and offset of a group: how many of the copied records lie before it.
 
-    Read are the source's records from the lowest such offset on, which is little for groups that
-    keep up. What retention has removed meanwhile lies before all of them.
+    The source's records are read from the lowest such offset on, which is little for groups that
+    keep up. Records that retention has removed meanwhile are before all of these offsets.
     """
     places = {place: sorted(set(offsets)) for place, offsets in committed.items()}
     first = source.starts(places)
@@ -114,7 +114,7 @@ def counts_before(
 
 
 def read_range(
-    cluster: Cluster,
+    cluster: MigrationSide,
     group: str,
     starts: dict[Place, int],
     ends: dict[Place, int],

@@ -18,7 +18,7 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from e2e_tests.kind.evidence import collect
-from e2e_tests.kind.story import Story
+from e2e_tests.kind.story import Story, end_namespace, namespace
 from odradek_e2e import release
 from odradek_e2e.chart import ROOT
 from odradek_e2e.ci import DEADLINE
@@ -26,22 +26,23 @@ from odradek_e2e.kind import cluster as kind
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import kubeconfig
 from odradek_images.table import IMAGES
-from odradek_testkit.kubernetes.client import Document, ObjectClient
-from odradek_testkit.waiting import wait_until
+from odradek_testkit.kubernetes.client import ObjectClient
 
 SYSTEM = "odradek-system"
 RELEASE = "odradek"
 ORDER = (
+    "test_container",
     "test_first_steps",
+    "test_security",
     "test_rolls",
     "test_apache",
     "test_faults",
     "test_disk",
     "test_scale_and_storage",
+    "test_rebalance",
     "test_spark",
+    "test_kubeflow",
 )
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-NAMESPACE_END_S = 300.0
 failed_stories = pytest.StashKey[bool]()
 
 
@@ -86,16 +87,14 @@ def objects() -> Iterator[ObjectClient]:
 def operator(objects: ObjectClient) -> str:
     """The namespace of the operator: two replicas that watch all namespaces."""
     objects.apply(namespace(SYSTEM))
-    release.settle(RELEASE, SYSTEM, "--set=watch.scope=Cluster", "--set=spark.mode=native",
-                   f"--set-string=podAnnotations.image={image_key()}",
-                   "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
+    install_operator("native")
     return SYSTEM
 
 
-def namespace(name: str) -> Document:
-    """A namespace that accepts only pods of the restricted profile."""
-    metadata = {"name": name, "labels": RESTRICTED}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+def install_operator(spark_mode: str) -> None:
+    release.settle(RELEASE, SYSTEM, "--set=watch.scope=Cluster", f"--set=spark.mode={spark_mode}",
+                   f"--set-string=podAnnotations.image={image_key()}",
+                   "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
 
 
 def image_key() -> str:
@@ -117,11 +116,4 @@ def story(
         folder = collect(objects, name, operator, ROOT / "build" / "e2e" / name)
         shutil.copytree(tmp_path, folder, dirs_exist_ok=True)
         print(f"\nlogs and objects of {name}: {folder.relative_to(ROOT)}")
-    # The deletion of a namespace completes, whatever the story did in it.
-    objects.delete("Namespace", name)
-    wait_until(
-        lambda: objects.get_if_any("Namespace", name) is None,
-        f"namespace {name} is deleted",
-        NAMESPACE_END_S,
-        poll_s=1.0,
-    )
+    end_namespace(objects, name)

@@ -1,4 +1,4 @@
-"""What is kept of a failed story, in one folder: all that a person needs to find the cause."""
+"""The evidence of a failed story, in one folder: all that a person needs to find the cause."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from e2e_tests.kind.story import KubectlError, kubectl
 from odradek_testkit.kubernetes.client import ObjectClient
 
 VIEWS = {
-    "objects.txt": ("get", "kafkaclusters,topics,statefulsets,pods,pvc,services,pdb", "-o", "wide"),
-    "resources.yaml": ("get", "kafkaclusters,topics,statefulsets,configmaps", "-o", "yaml"),
+    "objects.txt": (
+        "get",
+        "kafkaclusters,topics,kafkarebalances,statefulsets,pods,pvc,services,pdb",
+        "-o",
+        "wide",
+    ),
+    "resources.yaml": (
+        "get",
+        "kafkaclusters,topics,kafkarebalances,statefulsets,configmaps",
+        "-o",
+        "yaml",
+    ),
     "events.txt": ("get", "events", "--sort-by=.lastTimestamp"),
     "describe.txt": ("describe", "pods"),
 }

@@ -6,6 +6,7 @@ of the operator's image.
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import time
@@ -19,16 +20,23 @@ from odradek_images.table import IMAGES, version
 CLIENT = "kafka-python"  # the ConfigMap
 
 PROGRAM = """
-import json, sys
+import json, os, sys, time
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import TopicAuthorizationFailedError
 
 server, command, topic = sys.argv[1:4]
+settings = {"bootstrap_servers": server}
+if "USERNAME" in os.environ:
+    settings |= {"bootstrap_servers": os.environ["BOOTSTRAP_SERVERS"].split(","),
+                 "security_protocol": "SASL_SSL", "ssl_cafile": "/user/ca.crt",
+                 "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": os.environ["USERNAME"],
+                 "sasl_plain_password": os.environ["PASSWORD"]}
 
 def partitions(consumer):
     return [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic))]
 
 def describe():
-    admin = KafkaAdminClient(bootstrap_servers=server)
+    admin = KafkaAdminClient(**settings)
     brokers = admin.describe_cluster()["brokers"]
     (found,) = admin.describe_topics([topic])
     return {
@@ -41,11 +49,11 @@ def describe():
     }
 
 def roundtrip(count):
-    producer = KafkaProducer(bootstrap_servers=server, acks="all")
+    producer = KafkaProducer(**settings, acks="all")
     sent = [producer.send(topic, b"%d" % n) for n in range(count)]
     producer.flush()
     assert all(one.succeeded() for one in sent)
-    consumer = KafkaConsumer(topic, bootstrap_servers=server, group_id="inside",
+    consumer = KafkaConsumer(topic, **settings, group_id="inside",
                              auto_offset_reset="earliest", consumer_timeout_ms=120000)
     read = set()
     for record in consumer:
@@ -56,22 +64,42 @@ def roundtrip(count):
     return {"sent": len(sent), "read": len(read)}
 
 def count():
-    consumer = KafkaConsumer(bootstrap_servers=server)
+    consumer = KafkaConsumer(**settings)
     all_of_it = partitions(consumer)
     ends, begins = consumer.end_offsets(all_of_it), consumer.beginning_offsets(all_of_it)
     return {"records": sum(ends[p] - begins[p] for p in all_of_it)}
 
-print(json.dumps({"describe": describe, "roundtrip": roundtrip, "count": count}[command](
-    *map(int, sys.argv[4:]))))
+def reaches(wanted):
+    while (found := count())["records"] < wanted:
+        time.sleep(1)
+    return found
+
+def denied():  # by the topic's ACL: without idempotence, which needs a right of its own to begin
+    producer = KafkaProducer(**settings, acks="all", enable_idempotence=False)
+    try:
+        producer.send(topic, b"x").get(60)
+    except TopicAuthorizationFailedError:
+        return {"denied": True}
+    return {"denied": False}
+
+commands = {"describe": describe, "roundtrip": roundtrip, "count": count, "reaches": reaches,
+            "denied": denied}
+print(json.dumps(commands[command](*map(int, sys.argv[4:]))))
 """
 
 
-def run_inside(story: Story, *words: str) -> dict[str, Any]:
-    """Runs a command of PROGRAM in a pod; the JSON that it printed."""
+def run_inside(story: Story, *words: str, user: str = "") -> dict[str, Any]:
+    """Runs a command of PROGRAM in a pod; the JSON that it printed.
+
+    With `user` the pod gets addresses, password and trust from the Secret of that KafkaUser.
+    """
     _provide_client(story)
     name = f"client-{words[0]}-{int(time.time() * 1000) % 1_000_000}"
     server = f"{CLUSTER}-bootstrap.{story.namespace}.svc:9092"
-    story.apply(_pod(name, ["python3", "-c", PROGRAM, server, *words]))
+    pod = _pod(name, ["python3", "-c", PROGRAM, server, *words])
+    if user:
+        _log_in(pod["spec"], user)
+    story.apply(pod)
     done = ("Succeeded", "Failed")
     story.wait_until(lambda: story.get("Pod", name)["status"].get("phase") in done, name)
     log = story.kubectl("logs", name)
@@ -83,12 +111,19 @@ def run_inside(story: Story, *words: str) -> dict[str, Any]:
 
 def _provide_client(story: Story) -> None:
     """The ConfigMap, unless an earlier pod of this story has made it."""
-    if story.kubectl("get", "configmap", CLIENT, "--ignore-not-found", "-o", "name").strip():
+    if story.uid("ConfigMap", CLIENT):
         return
     archive = story.directory / "kafka.zip"
     write_client(archive)
-    # Not `apply`: it would keep a second copy in an annotation, which is limited to 256 KB.
-    story.kubectl("create", "configmap", CLIENT, f"--from-file={archive}")
+    content = base64.b64encode(archive.read_bytes()).decode()
+    story.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CLIENT},
+            "binaryData": {archive.name: content},
+        }
+    )
 
 
 def write_client(archive: Path) -> None:
@@ -125,3 +160,17 @@ def _pod(name: str, command: list[str]) -> dict[str, Any]:
                  "securityContext": security, "containers": [container],
                  "volumes": [{"name": "client", "configMap": {"name": CLIENT}}]},
     }  # fmt: skip
+
+
+def _log_in(pod: dict[str, Any], secret: str) -> None:
+    (container,) = pod["containers"]
+    container["env"] += [
+        {
+            "name": key.upper().replace(".", "_"),
+            "valueFrom": {"secretKeyRef": {"name": secret, "key": key}},
+        }
+        for key in ("username", "password", "bootstrap.servers")
+    ]
+    container["volumeMounts"].append({"name": "user", "mountPath": "/user"})
+    trust = {"secretName": secret, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    pod["volumes"].append({"name": "user", "secret": trust})

@@ -34,6 +34,8 @@ from odradek_testkit.waiting import wait_until
 
 PATIENCE_S = 420.0  # two cores carry four nodes, the brokers and the clients
 POLL_S = 1.0
+NAMESPACE_END_S = 300.0
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 CLUSTER = "main"
 API_VERSION = "odradek.dev/v1alpha1"
 
@@ -52,6 +54,23 @@ def kubectl(*words: str, stdin: str | None = None, timeout_s: float = 300.0) -> 
     return done.stdout
 
 
+def namespace(name: str) -> Document:
+    """A namespace that accepts only pods of the restricted profile."""
+    metadata = {"name": name, "labels": RESTRICTED}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def end_namespace(objects: ObjectClient, name: str) -> None:
+    """Deletes it. The deletion completes, whatever a story did in it."""
+    objects.delete("Namespace", name)
+    wait_until(
+        lambda: objects.get_if_any("Namespace", name) is None,
+        f"namespace {name} is deleted",
+        NAMESPACE_END_S,
+        poll_s=POLL_S,
+    )
+
+
 class Story:
     """One namespace with one KafkaCluster, `main`."""
 
@@ -63,7 +82,7 @@ class Story:
     # -- objects -----------------------------------------------------------------------------------
 
     def kubectl(self, *words: str) -> str:
-        """What a person types; its standard output."""
+        """Runs a command that a person would type; returns its standard output."""
         return kubectl(f"--namespace={self.namespace}", *words)
 
     def apply(self, *documents: Document) -> None:
@@ -158,7 +177,7 @@ class Story:
         """Polls every second; the seconds that it took. Load calls it too."""
         return wait_until(condition, what, max(deadline_s, PATIENCE_S), poll_s=POLL_S)
 
-    def settle(self) -> dict[str, Any]:
+    def settle(self, deadline_s: float = PATIENCE_S) -> dict[str, Any]:
         """Waits until cluster and Topics are Ready and nothing is in progress; the status."""
         last: dict[str, Any] = {}
 
@@ -168,7 +187,7 @@ class Story:
             return settled(last) and all(settled(one) for one in self.find("Topic"))
 
         try:
-            self.wait_until(done, "the cluster is settled")
+            self.wait_until(done, "the cluster is settled", deadline_s)
         except AssertionError as error:
             status = json.dumps(last.get("status"), indent=1)
             raise AssertionError(f"not settled: {status}") from error
@@ -210,8 +229,16 @@ class Story:
     # -- clients -----------------------------------------------------------------------------------
 
     @contextmanager
-    def load(self, topic: str, partitions: int = 6, **settings: Any) -> Iterator[Load]:
-        """`settings` are the producer's. Its log of producer epochs goes to producer.log."""
+    def load(
+        self,
+        topic: str,
+        partitions: int = 6,
+        security: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> Iterator[Load]:
+        """`settings` are the producer's. Its log of producer epochs goes to producer.log.
+
+        `security`: librdkafka's settings of a user's listener, and its addresses."""
         noted = logging.FileHandler(self.directory / "producer.log", delay=True)
         noted.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logger = logging.Logger(self.namespace, logging.DEBUG)
@@ -219,7 +246,12 @@ class Story:
         settings = {"debug": "eos", "log_level": 7, "logger": logger, **settings}
         try:
             with Load(
-                self, topic, partitions=partitions, per_second=100, settings=settings
+                self,
+                topic,
+                partitions=partitions,
+                per_second=100,
+                settings=settings,
+                security=security,
             ) as load:
                 yield load
                 load.wait_for_acks(50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from e2e_tests.kind.inside import run_inside
 from e2e_tests.kind.story import Story
@@ -13,7 +14,7 @@ from odradek_testkit.kubernetes.client import RequestFailedError
 
 # With more, librdkafka itself may duplicate records while leaders move: an out-of-order error in
 # one partition makes it start a new epoch in all of them (its issue 4953).
-ONE_AT_A_TIME = {"max.in.flight": 1}
+ONE_AT_A_TIME: dict[str, Any] = {"max.in.flight": 1}
 
 
 def test_apache_in_three_zones_rolled_under_load(story: Story) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong in real clusters: lost pods and nodes, objects that somebody deletes."""
+"""Faults of real clusters: lost pods and nodes, objects deleted by hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_drained_node_takes_one_broker_at_a_time(story: Story) -> None:
     print(story.judge(load))
 
 
-def test_a_cordoned_zone_is_reported_not_left(story: Story) -> None:
+def test_a_broker_of_a_cordoned_zone_stays_pending_and_is_reported(story: Story) -> None:
     """Growing to six with zone c cordoned: its new broker stays Pending, and the status says so."""
     begin(story)
     (node,) = [node for node, zone in story.zones().items() if zone == "zone-c"]

@@ -65,7 +65,7 @@ def test_kubectl_as_a_person(story: Story) -> None:
     assert "topic.odradek.dev/orders" in together
 
 
-def test_what_cannot_be_is_refused_in_a_sentence(story: Story) -> None:
+def test_invalid_manifests_are_refused_with_a_sentence(story: Story) -> None:
     story.cluster(brokers=1)
     story.settle()
     with pytest.raises(RequestFailedError, match="must not exceed the number of"):

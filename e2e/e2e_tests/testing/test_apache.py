@@ -30,7 +30,7 @@ def test_it_is_emptied_between_tests_and_restarts_with_its_data(kafka: Kafka) ->
     assert kafka.read("orders", 1) == ["a"]
 
 
-def test_what_only_ours_can_do_is_refused(kafka: Kafka) -> None:
+def test_features_of_our_engine_only_are_refused(kafka: Kafka) -> None:
     faults: list[Callable[[], None]] = [
         lambda: kafka.advance(hours=1),
         lambda: kafka.fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER"),

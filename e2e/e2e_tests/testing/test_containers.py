@@ -1,7 +1,7 @@
-"""odradek.testing.containers: the command for a container engine, which does not run here.
+"""odradek.testing.containers: the commands for a container engine, without one.
 
-A program in place of docker understands just that command: it starts our broker with the given
-environment as a process. What is not tested: a real engine, its network and the image.
+A program in place of docker understands just these commands: it starts our broker with the given
+environment as a process. A real engine and the image: e2e_tests/kind/test_container.py.
 """
 
 import sys
@@ -31,7 +31,9 @@ if action == "run":
     )
     print(broker.pid)
 elif action == "logs":
-    print(open({{log!r}}).read())
+    print(open({{log!r}}).read(), file=sys.stderr)
+elif action == "inspect":
+    print(rest[-1] if os.path.exists("/proc/" + rest[-1]) else 0)
 elif action == "rm":
     os.kill(int(rest[-1]), 9)
 """
@@ -55,7 +57,7 @@ def test_the_run_command_makes_a_broker_that_clients_reach(tmp_path: Path) -> No
         port = kafka.bootstrap.rpartition(":")[2]
         assert f"--publish=127.0.0.1:{port}:{port}" in calls.read_text()
         assert "registered with broker epoch" in kafka.log()
-        pid = int(kafka._id or 0)
+        pid = kafka.pid
     assert calls.read_text().splitlines()[-1] == f"rm --force {pid}"
 
 

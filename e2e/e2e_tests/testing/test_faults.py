@@ -98,7 +98,7 @@ def test_delays(kafka: Kafka) -> None:
     assert kafka.read("orders") == ["a"]
 
 
-def test_what_cannot_fail_is_refused(kafka: Kafka) -> None:
+def test_faults_that_are_impossible_are_refused(kafka: Kafka) -> None:
     with pytest.raises(ValueError, match="there is no API 'Brew'"):
         kafka.fail_next("Brew", "NOT_CONTROLLER")
     with pytest.raises(ValueError, match="there is no error 'TEAPOT'"):

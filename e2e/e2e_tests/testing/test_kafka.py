@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from odradek.testing import Kafka, Record, UnsupportedError
-from odradek.testing.partitioner import murmur2
 from odradek_protocol.client import BrokerError
+from odradek_protocol.client.partitioner import murmur2
 
 
 def test_records_come_back_as_they_were_produced(kafka: Kafka) -> None:
@@ -148,10 +148,23 @@ def test_asyncio() -> None:
 
 
 class TestInUnittest(unittest.TestCase):
+    """As docs/how-to/testing.md shows it."""
+
+    kafka: Kafka
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.kafka = cls.enterClassContext(Kafka())
+
+    def setUp(self) -> None:
+        assert self.kafka.reset()
+
     def test_it_needs_no_pytest(self) -> None:
-        with Kafka() as kafka:
-            kafka.produce("orders", "a")
-            self.assertEqual(kafka.read("orders").texts, ["a"])  # noqa: PT009 - as users of it write
+        self.kafka.produce("orders", "a")
+        self.assertEqual(self.kafka.read("orders").texts, ["a"])  # noqa: PT009 - as users of it write
+
+    def test_it_is_empty_again(self) -> None:
+        self.assertEqual(self.kafka.topics.list(), [])  # noqa: PT009
 
 
 def test_what_it_refuses() -> None:

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from odradek.testing import Kafka
-from odradek.testing.launching import close_launcher, launcher
+from odradek_testkit.launching import close_launcher, launcher
 from odradek_testkit.waiting import wait_until
 
 FIXTURES = 500

@@ -1,4 +1,4 @@
-"""Brokers end with the test run: also after kill -9, and whoever holds the launcher's socket."""
+"""Brokers end with the test run: also after kill -9, although others hold the launcher's socket."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from odradek_testkit.waiting import wait_until
 TESTS = """
 import json, os, sys, time
 import pytest
-from odradek.testing.launching import launcher
+from odradek_testkit.launching import launcher
 
 @pytest.mark.kafka(brokers=3)
 def test_it(kafka):

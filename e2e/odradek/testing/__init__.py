@@ -21,7 +21,7 @@ The brokers end with the test process, also after its kill -9. docs/how-to/testi
 
     kafka > brokers, topics, groups, exchange > records      the API
     security > certificates                                  TLS, users, ACLs
-    engines, launching                                       the processes
+    engines                                                  the processes
     ../pytest_plugin                                         the only module that imports pytest
 """
 

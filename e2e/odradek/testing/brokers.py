@@ -46,7 +46,7 @@ class Broker:
         return self._server.pid
 
     def log(self) -> str:
-        """What the process has logged, over all its restarts."""
+        """The log of the process, over all its restarts."""
         return self._server.log()
 
     def rss_bytes(self) -> int:

@@ -10,7 +10,7 @@ starts ten times faster, needs no container engine and has faults, time and seve
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -35,17 +35,29 @@ class KafkaContainer:
         *,
         config: Mapping[str, str] | None = None,
         program: str = "docker",
+        flags: Sequence[str] = (),
     ) -> None:
-        """`config` has Kafka's broker settings; `program` may be podman or nerdctl."""
+        """`config` has Kafka's broker settings; `program` may be podman or nerdctl.
+
+        `flags` are more flags of `docker run`, such as --network=NAME or --memory=512m.
+        """
         self._image = image
         self._config = dict(config or {})
         self._program = program
+        self._flags = list(flags)
         (self._port,) = free_ports(1)
         self._id: str | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def id(self) -> str:
+        """The container's."""
+        if self._id is None:
+            raise ContainerError("the container does not run")
+        return self._id
 
     def command(self) -> list[str]:
         """The `run` command. The port is the same inside and outside: clients connect to what the
@@ -56,24 +68,38 @@ class KafkaContainer:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             **self._config,
         }
-        flags = [f"--env={_variable(name)}={value}" for name, value in settings.items()]
-        return [self._program, "run", "--detach", "--rm", f"--publish=127.0.0.1:{port}:{port}",
-                *flags, self._image]  # fmt: skip
+        variables = [f"--env={_variable(name)}={value}" for name, value in settings.items()]
+        # Without --rm: the log of a broker that could not start is still there.
+        return [self._program, "run", "--detach", f"--publish=127.0.0.1:{port}:{port}",
+                *variables, *self._flags, self._image]  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """The broker's process on the machine of the container engine; 0 after its end."""
+        return int(self._run([self._program, "inspect", "--format={{.State.Pid}}", self.id]))
 
     def start(self) -> Self:
         self._id = self._run(self.command()).strip()
         try:
-            wait_until(
-                lambda: answers_api_versions(self.bootstrap), "the broker answers", START_DEADLINE_S
-            )
+            wait_until(self._answers, "the broker answers", START_DEADLINE_S)
         except AssertionError as error:
             log = self.log()
             self.stop()
             raise ContainerError(f"{error}\n{log}") from None
         return self
 
+    def _answers(self) -> bool:
+        if answers_api_versions(self.bootstrap):
+            return True
+        if not self.pid:
+            log = self.log()
+            self.stop()
+            raise ContainerError(f"the broker in the container has ended\n{log}")
+        return False
+
     def log(self) -> str:
-        return self._run([self._program, "logs", self._id or ""])
+        """The output of the broker, stdout and stderr."""
+        return self._run([self._program, "logs", self.id], stderr=subprocess.STDOUT)
 
     def stop(self) -> None:
         if self._id is not None:
@@ -92,13 +118,16 @@ class KafkaContainer:
         self.stop()
 
     @staticmethod
-    def _run(command: list[str]) -> str:
+    def _run(command: list[str], stderr: int = subprocess.PIPE) -> str:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
+            )
         except FileNotFoundError:
             raise ContainerError(f"{command[0]} is not installed") from None
         if done.returncode != 0:
-            raise ContainerError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout}")
+            said = (done.stderr or "").strip() or done.stdout
+            raise ContainerError(f"{' '.join(command)}: {said}")
         return done.stdout
 
 

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from odradek.testing.errors import UnsupportedError
-from odradek.testing.launching import launcher
 from odradek_cli.processes import ChildProcess
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker
+from odradek_testkit.launching import launcher
 from odradek_testkit.ports import free_ports
 
 ENGINES = ("odradek", "apache")
@@ -44,16 +44,8 @@ class OwnServer(RunningBroker):
             )
         return path
 
-    def spawn(self, command: Sequence[str], *, stdout: int | None = None) -> ChildProcess:
-        assert self.process is None, f"{self.name} is already running"
-        flags = [one for one in command if one.startswith("--override=")]
-        self.process = launcher().start(
-            {"broker": [*flags, f"--testing-control={self.control_path}"]},
-            self.log_path,
-            self.env,
-            pipe=stdout is not None,
-        )
-        return self.process
+    def extra_flags(self) -> Sequence[str]:
+        return [f"--testing-control={self.control_path}"]
 
 
 class ApacheServer(RunningApacheKafka):

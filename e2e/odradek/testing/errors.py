@@ -1,4 +1,4 @@
-"""What can go wrong with a Kafka for tests, besides the errors of requests (ClientError)."""
+"""Errors of a Kafka for tests, besides the errors of requests (ClientError)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from odradek.testing.engines import (
 from odradek.testing.errors import UnsupportedError
 from odradek.testing.exchange import fetch, places_of, produce, spans, topic_of
 from odradek.testing.groups import Groups
-from odradek.testing.launching import launcher
 from odradek.testing.records import Data, Difference, Expected, Record, Records
 from odradek.testing.security import SCRAM, Login, Security, add_scram_user, allow, remove_all_acls
 from odradek.testing.topics import Topics
@@ -41,6 +40,7 @@ from odradek_protocol.client.errors import BrokerError
 from odradek_protocol.client.metadata import NO_LEADER
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicPartition
+from odradek_testkit.launching import launcher
 from odradek_testkit.waiting import DEADLINE_S, wait_until
 
 # Another process may take a port between the moment when it was found free and the broker's bind.
@@ -198,7 +198,7 @@ class Kafka:
     def client_settings(
         self, form: str = "confluent", *, login: Login | None = None
     ) -> dict[str, Any]:
-        """What a client needs to connect, as `kafka.user` or another user of `add_user`.
+        """The settings with which a client connects, as `kafka.user` or another user of `add_user`.
 
         `form` is "confluent" (also for librdkafka's others), "aiokafka" (keyword arguments) or
         "java" (properties, also of `odradek --client-config`).
@@ -254,7 +254,7 @@ class Kafka:
         return found
 
     def logs(self) -> dict[int, str]:
-        """What each broker has logged."""
+        """The log of each broker."""
         return {broker.id: broker.log() for broker in self.brokers}
 
     # -- records -----------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ Expected: TypeAlias = Record | str | bytes | None
 
 
 class Records(list[Record]):
-    """What was read, in order; `==` with a list of records or of plain values."""
+    """The records that were read, in order; `==` with a list of records or of plain values."""
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other)

@@ -50,7 +50,7 @@ class Login:
 
 
 class Security:
-    """What a `Kafka` was asked for; files are in `directory` once `write_files` made them."""
+    """The security options of a `Kafka`; files are in `directory` once `write_files` made them."""
 
     def __init__(self, *, tls: bool, sasl: str | None, acls: bool) -> None:
         if sasl is not None and sasl not in MECHANISMS:

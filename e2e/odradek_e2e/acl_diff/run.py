@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ ANY_HOST: Final = "*"
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 DESCRIBE_USERS, ALTER_USERS = 50, 51
 ACLS_VERSION = 3
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(2, 8)
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
 ALL, ANY = 2, 1
@@ -25,12 +26,17 @@ OPERATIONS: Final = {
     GROUP: (ALL, 3, 6, 8, 10, 11),
     CLUSTER: (ALL, 5, 7, 8, 9, 10, 11, 12),
     TRANSACTIONAL_ID: (ALL, 4, 8),
+    DELEGATION_TOKEN: (ALL, 8),
+    USER: (ALL, 13, 14),
 }
 PRINCIPALS: Final = (*(f"User:{user.user}" for user in USERS), "User:*")
 ACLS_PER_ROUND: Final = 20
 # So often a request is the super user's; the others are spread over CLIENTS.
 ADMINS_SHARE: Final = 0.1
 NULLS: Final = "Null value not supported for"
+EMPTY_GROUP: Final = "a refused request leaves an empty group in Kafka's memory until a restart"
+NO_CONSUMER_GROUP: Final = re.compile(r"Group (\S+) is not a consumer group\.")
+NOT_FOUND: Final = re.compile(r"Group (\S+) not found\.")
 ALTERS: Final = ("alter_configs", "incremental_alter_configs")
 # Changes of ACLs by clients would outlive their round.
 NOT_SENT: Final = frozenset((CREATE_ACLS, DELETE_ACLS))
@@ -115,7 +121,14 @@ def reason_for(met: Met) -> str | None:
     if met.difference.field.endswith("error_message") and theirs.startswith("Request Request("):
         return "Kafka's text is the Java object of the request; ours: Cluster authorization failed."
     if met.api == "describe_groups" and (theirs, met.difference.embedded) == ("Empty", "Dead"):
-        return "a refused request leaves an empty group in Kafka's memory until a restart"
+        return EMPTY_GROUP
+    if met.api == "consumer_group_describe" and met.difference.field == "groups[].error_message":
+        pair = (
+            NO_CONSUMER_GROUP.fullmatch(theirs),
+            NOT_FOUND.fullmatch(str(met.difference.embedded)),
+        )
+        if pair[0] and pair[1] and pair[0][1] == pair[1][1]:
+            return EMPTY_GROUP
     if met.api in ALTERS and "value=None" in met.request and theirs.startswith((NULLS, "42")):
         return "Kafka's broker refuses null values before the controller looks at rights"
     if met.api == "describe_user_scram_credentials" and theirs == "silence":
@@ -125,12 +138,17 @@ def reason_for(met: Met) -> str | None:
 
 def some_acl(rng: random.Random, round_: Round) -> Struct:
     """An entry that is likely to matter for the requests of the round."""
-    kind = rng.choice((TOPIC, TOPIC, TOPIC, GROUP, GROUP, CLUSTER, TRANSACTIONAL_ID))
+    kind = rng.choice((
+        *(TOPIC, TOPIC, TOPIC, GROUP, GROUP, CLUSTER, TRANSACTIONAL_ID),
+        *(DELEGATION_TOKEN, USER),
+    ))  # fmt: skip
     names = {
         TOPIC: [*round_.topics, *round_.doomed, "__consumer_offsets", "unknown"],
         GROUP: [*round_.groups, *round_.consumer_groups, "unknown"],
         TRANSACTIONAL_ID: [*round_.transactional_ids, "unknown"],
         CLUSTER: ["kafka-cluster"],
+        DELEGATION_TOKEN: ["*"],  # each engine has ids of its own
+        USER: [f"User:{user.user}" for user in USERS],
     }[kind]
     name, pattern = rng.choice(names), LITERAL
     if kind != CLUSTER and rng.random() < 0.3:

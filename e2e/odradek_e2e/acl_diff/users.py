@@ -1,4 +1,4 @@
-"""Who sends requests: users of SASL, each with an address of the loopback network.
+"""The senders of requests: users of SASL, each with an address of the loopback network.
 
 The administrator is a super user; the others have what the ACLs of a round give them. Passwords
 are new for each run and equal on both engines.
@@ -62,6 +62,7 @@ def settings() -> dict[str, str]:
         jaas % "plain": f"{PLAIN_MODULE} required {own}{users};",
         **{jaas % mechanism.lower(): f"{SCRAM_MODULE} required;" for mechanism in SCRAM},
         "auto.create.topics.enable": "true",
+        "delegation.token.secret.key": secrets.token_urlsafe(16),
     }
 
 

@@ -13,43 +13,68 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 from odradek_e2e.blackbox import SETTINGS
-from odradek_testkit.engines import RunningApacheKafka, RunningBroker
+from odradek_e2e.blackbox.secured import secured
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
 ROOT = Path(__file__).parents[3]
-ENGINES = {"apache": RunningApacheKafka, "embedded": RunningBroker}
+ENGINES: dict[str, type[RunningApacheKafka] | type[RunningBroker]] = {
+    "apache": RunningApacheKafka,
+    "embedded": RunningBroker,
+}
 
 Results = dict[str, str]  # test → passed, failed or skipped
+
+
+class Address(NamedTuple):
+    """Where the suite's clients connect, and the file of their TLS and SASL settings."""
+
+    bootstrap: str
+    client_config: Path | None
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="blackbox", description=__doc__)
     parser.add_argument("--engine", default="both", choices=[*ENGINES, "both"])
     parser.add_argument("--bootstrap", default="", help="a cluster that runs already")
+    parser.add_argument("--client-config", default="", help="its TLS and SASL settings, as a file")
+    parser.add_argument("--security", default="plaintext", choices=["plaintext", "sasl_ssl"])
     parser.add_argument("-k", default="", help="only tests whose names match")
     asked = parser.parse_args()
     found: dict[str, Results] = {}
     with tempfile.TemporaryDirectory(prefix="odradek-blackbox-") as place:
         directory = Path(place)
         if asked.bootstrap:
-            found[asked.bootstrap] = run_suite(asked.bootstrap, asked.k, directory / "given.xml")
+            config = Path(asked.client_config) if asked.client_config else None
+            address = Address(asked.bootstrap, config)
+            found[asked.bootstrap] = run_suite(address, asked.k, directory / "given.xml")
         else:
             for name in ENGINES if asked.engine == "both" else [asked.engine]:
-                with ENGINES[name](SETTINGS, directory=directory / name) as server:
-                    report = directory / f"{name}.xml"
-                    found[name] = run_suite(server.bootstrap, asked.k, report)
+                with started(name, asked.security, directory / name) as server:
+                    address = Address(server.bootstrap, server.client_config)
+                    found[name] = run_suite(address, asked.k, directory / f"{name}.xml")
     return say(found)
 
 
-def run_suite(bootstrap: str, wanted: str, report: Path) -> Results:
-    print(f"--- {bootstrap}", flush=True)
+def started(name: str, security: str, directory: Path) -> AbstractContextManager[Server]:
+    engine = ENGINES[name]
+    if security == "sasl_ssl":
+        return secured(engine, SETTINGS, directory)
+    return engine(SETTINGS, directory=directory)
+
+
+def run_suite(address: Address, wanted: str, report: Path) -> Results:
+    print(f"--- {address.bootstrap}", flush=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += [f"--junitxml={report}", "-k", wanted, str(ROOT / "e2e" / "blackbox")]
     environment = {
         **os.environ,
-        "ODRADEK_BLACKBOX_BOOTSTRAP": bootstrap,
+        "ODRADEK_BLACKBOX_BOOTSTRAP": address.bootstrap,
+        "ODRADEK_BLACKBOX_CLIENT_CONFIG": str(address.client_config or ""),
         "ODRADEK_TEST_ENGINE": "apache",
     }
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)

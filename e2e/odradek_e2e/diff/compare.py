@@ -17,6 +17,7 @@ IGNORED = frozenset((
     "throttle_time", "throttle_time_ms", "cluster_id", "host", "port", "log_dir", "total_bytes",
     "usable_bytes", "finalized_features_epoch", "log_append_time", "transaction_start_time_ms",
     "transaction_start_time", "last_timestamp", "last_fetch_timestamp", "last_caught_up_timestamp",
+    "issue_timestamp", "expiry_timestamp", "max_timestamp", "hmac",
     "log_end_offset", "coordinator_epoch", "client_host", "session_id", "broker_epoch",
 ))  # fmt: skip
 

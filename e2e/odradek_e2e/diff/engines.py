@@ -43,7 +43,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a request: an answer, a closed connection, or silence."""
+    """The outcome of a request: an answer, a closed connection, or silence."""
 
     kind: str  # "answer", "closed", "silence", "unreadable"
     answer: Struct | None = None

@@ -15,7 +15,7 @@ from uuid import UUID
 from odradek_protocol.messages.struct import Struct
 
 # Fields whose values an engine generates; two answers to one request give them a common name.
-LEARNED = frozenset(("topic_id", "member_id", "producer_id", "session_id"))
+LEARNED = frozenset(("topic_id", "member_id", "producer_id", "session_id", "token_id"))
 NOTHING = (None, "", -1)
 
 

@@ -161,7 +161,7 @@ def _of_api(round_: Round) -> dict[str, Pool]:
 
 
 def _names(round_: Round, api: str) -> dict[str, Pool]:
-    """Topics, partitions, groups, members, transactions, producers: whom a request is about."""
+    """Topics, partitions, groups, members, transactions, producers: the subject of a request."""
     topic_names = _topic_names(round_, api)
     members = round_.learned("member_id") if api != "leave_group" else []
     producers = round_.learned("producer_id")
@@ -197,7 +197,7 @@ def _names(round_: Round, api: str) -> dict[str, Pool]:
 
 
 def _clients(round_: Round, api: str) -> dict[str, Pool]:
-    """What producers, consumers and members of groups send."""
+    """Values of producers, consumers and members of groups."""
     return {
         "generation_id": ([1, 2, -1], [0, 77, -2]),
         "generation_id_or_member_epoch": ([-1, 1], [0, 77, -2]),
@@ -243,7 +243,7 @@ def _clients(round_: Round, api: str) -> dict[str, Pool]:
 
 
 def _admin(api: str) -> dict[str, Pool]:
-    """What administrators and brokers send."""
+    """Values of administrators and brokers."""
     return {
         "num_partitions": ([2], [0, -1, -2, 10_001]),
         "replication_factor": ([1, -1], [0, 2, -2]),
@@ -265,6 +265,11 @@ def _admin(api: str) -> dict[str, Pool]:
         "resource_type_filter": ([1, 2], [0, 3, 99]),
         "cluster_id": ([None], ["nope", ""]),
         "match_type": ([0, 1, 2], [3, -1]),
+        # Kafka's broker fails on an owner with a name and without a type.
+        "owner_principal_type": (["User"], []),
+        "owner_principal_name": ([None, "ann", "bob"], [""]),
+        "principal_type": (["User"], ["Group", ""]),
+        "principal_name": (["ann", "bob"], [""]),
         "host": (["127.0.0.1"], [""]),
         "port": ([9], [0]),
     }  # fmt: skip

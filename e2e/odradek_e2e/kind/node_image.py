@@ -85,7 +85,7 @@ def make_tree(name: str) -> None:
     target = tree(name)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        debian.make_base(target, {"node": NODE_PACKAGES, "tools": TOOLS_PACKAGES}[name])
+        debian.make_system(target, {"node": NODE_PACKAGES, "tools": TOOLS_PACKAGES}[name])
     except debian.DebianError as error:
         raise KindError(str(error)) from error
 

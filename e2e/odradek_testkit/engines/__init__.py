@@ -19,11 +19,13 @@ from odradek_testkit.engines.java_tools import (
     JVM_FLAGS,
     TOOLS_DIR,
     ToolsMissingError,
+    cached_jars,
     java_command,
     kafka_jars,
     kafka_tool,
     kafka_version,
     streams_jars,
+    tool_command,
 )
 from odradek_testkit.engines.server import OWN_DIRECTORY, Server, answers_api_versions
 
@@ -37,6 +39,7 @@ __all__ = [
     "Server",
     "ToolsMissingError",
     "answers_api_versions",
+    "cached_jars",
     "engine",
     "java_command",
     "kafka_jars",
@@ -44,6 +47,7 @@ __all__ = [
     "kafka_version",
     "on_apache",
     "streams_jars",
+    "tool_command",
 ]
 
 

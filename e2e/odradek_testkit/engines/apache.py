@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from odradek_cli.processes import START_DEADLINE_S
-from odradek_testkit.engines.java_tools import JVM_FLAGS, java_command, kafka_tool
+from odradek_testkit.engines.java_tools import (
+    JVM_FLAGS,
+    SERVER,
+    archive_flags,
+    java_command,
+    kafka_tool,
+)
 from odradek_testkit.engines.server import Server, answers_api_versions, server_directory
 from odradek_testkit.ports import free_port
 
@@ -65,9 +71,12 @@ class RunningApacheKafka(Server):
 
     def start(self, deadline_s: float = START_DEADLINE_S) -> None:
         self.format()
-        process = self.spawn(java_command("kafka.Kafka", str(self.properties), jvm=self.jvm))
+        quick = self.jvm == QUICK_JVM  # not with the flags of production, which are measured
+        flags = (*archive_flags(SERVER), *self.jvm) if quick else self.jvm
+        process = self.spawn(java_command("kafka.Kafka", str(self.properties), jvm=flags))
         give_up = time.monotonic() + deadline_s
-        while not answers_api_versions(self.bootstrap):
+        tls = self.settings["listeners"].startswith(("SSL:", "SASL_SSL:"))
+        while not answers_api_versions(self.bootstrap, tls=tls):
             if process.poll() is not None or time.monotonic() > give_up:
                 raise self.give_up()
             time.sleep(POLL_S)

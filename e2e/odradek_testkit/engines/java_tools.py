@@ -13,6 +13,7 @@ hash (jars.sha256). ODRADEK_KAFKA_JARS names another directory to use instead.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import re
@@ -22,10 +23,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from odradek_testkit.caching import cache_home
+from odradek_testkit.engines.tool_server import ToolServer, compiled
+
 TOOLS_DIR = Path(__file__).parents[1] / "kafka-tools"
 
 # Small heap, cheapest compiler and collector: a tool lives for a second or two on a shared core.
 JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+# Programs of ours with Apache Kafka's clients.
+PROGRAMS = ("server/ToolServer.java", "share/ShareMember.java")
+CLIENTS, SERVER = "clients", "server"  # the programs that have an archive of classes
 
 
 class ToolsMissingError(Exception):
@@ -42,22 +50,23 @@ def kafka_jars() -> Path:
     """The directory with Apache Kafka's jars; fetched by the first caller of all test workers."""
     if given := os.environ.get("ODRADEK_KAFKA_JARS"):
         return Path(given)
-    return _cached_jars(f"kafka-{kafka_version()}", TOOLS_DIR / "pom.xml")
+    return cached_jars(f"kafka-{kafka_version()}", TOOLS_DIR / "pom.xml")
 
 
 def streams_jars() -> Path:
     """The directory with the jars of Kafka Streams (kafka-tools/streams), as `kafka_jars`."""
-    return _cached_jars(f"kafka-streams-{kafka_version()}", TOOLS_DIR / "streams" / "pom.xml")
+    return cached_jars(f"kafka-streams-{kafka_version()}", TOOLS_DIR / "streams" / "pom.xml")
 
 
-def _cached_jars(name: str, pom: Path) -> Path:
+def cached_jars(name: str, pom: Path) -> Path:
+    """The directory with the jars of `pom`, each as jars.sha256 next to it says."""
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing:
         raise ToolsMissingError(
             f"{' and '.join(missing)} not found: "
             "run `apt-get install -y openjdk-17-jdk-headless maven`, or `make setup` as root"
         )
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
+    cache = cache_home()
     content = b"".join(path.read_bytes() for path in (pom, pom.with_name("jars.sha256")))
     jars = cache / f"{name}-{hashlib.sha256(content).hexdigest()[:8]}"
     if jars.is_dir():
@@ -99,47 +108,40 @@ def _check_jars(directory: Path, hashes: Path) -> None:
         raise ToolsMissingError(f"{wrong[0]} does not match its hash in {hashes}")
 
 
-def class_archive() -> Path | None:
-    """A file for the classes that every tool loads; halves the CPU of a tool's start.
+def class_archive(of: str) -> Path | None:
+    """A file for the classes that each JVM of CLIENTS or SERVER loads; halves the CPU of its start.
 
-    It is valid for one Java and one set of jars; other Javas ignore it. None: no Java.
+    It is valid for one Java and one class path; other Javas ignore it. None: no Java.
     """
     java = shutil.which("java")
     if java is None:
         return None
     real = Path(java).resolve()
-    key = hashlib.sha256(f"{real} {real.stat().st_mtime_ns}".encode()).hexdigest()[:8]
+    key = hashlib.sha256(f"{real} {real.stat().st_mtime_ns}".encode())
+    for source in PROGRAMS:
+        key.update((TOOLS_DIR / source).read_bytes())
     jars = kafka_jars()
-    return jars.with_name(f"{jars.name}-{key}.jsa")
+    return jars.with_name(f"{jars.name}-{key.hexdigest()[:8]}-{of}.jsa")
 
 
-def archive_classes(bootstrap: str) -> None:
-    """Java writes the archive at the end of a tool that talks to this server."""
-    archive = class_archive()
-    if archive is None or archive.exists():
-        return
-    partial = archive.with_suffix(f".{os.getpid()}")
-    command = java_command(
-        "org.apache.kafka.tools.TopicCommand",
-        *("--bootstrap-server", bootstrap, "--create", "--topic", "archive-classes"),
-        jvm=(f"-XX:ArchiveClassesAtExit={partial}", *JVM_FLAGS),
-    )
-    subprocess.run(command, capture_output=True, timeout=120, check=False)
-    if partial.exists():
-        partial.rename(archive)
-
-
-def _tool_flags() -> tuple[str, ...]:
-    archive = class_archive()
+def archive_flags(of: str) -> tuple[str, ...]:
+    """Flags of a JVM whose class path begins with the jars; none if the archive is not there."""
+    archive = class_archive(of)
     if archive is None or not archive.exists():
-        return JVM_FLAGS
+        return ()
     # Nothing on stdout if Java does not accept the archive.
-    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", *JVM_FLAGS)
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable")
 
 
-def java_command(main_class: str, *args: str, jvm: Sequence[str] = JVM_FLAGS) -> list[str]:
+def java_command(
+    main_class: str,
+    *args: str,
+    jvm: Sequence[str] = JVM_FLAGS,
+    more_classes: Sequence[Path] = (),
+) -> list[str]:
     logging = f"-Dlog4j2.configurationFile={TOOLS_DIR / 'log4j2.properties'}"
-    return ["java", *jvm, logging, "-cp", f"{kafka_jars()}/*", main_class, *args]
+    path = ":".join([f"{kafka_jars()}/*", *map(str, more_classes)])
+    return ["java", *jvm, logging, "-cp", path, main_class, *args]
 
 
 def kafka_tool(
@@ -148,15 +150,23 @@ def kafka_tool(
     stdin: str | bytes | None = None,
     timeout_s: float = 60.0,
     check: bool = True,
+    own_jvm: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Apache Kafka's tools to its end; the error of a failure contains its output."""
-    done = subprocess.run(
-        java_command(main_class, *args, jvm=_tool_flags()),
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    """Runs one of Apache Kafka's tools to its end; the error of a failure contains its output.
+
+    Tools share a JVM, one after the other, unless `own_jvm` is set or there is no Java compiler.
+    """
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    server = None if own_jvm else _tool_server()
+    done = server.run((main_class, *args), given or b"", timeout_s) if server else None
+    if done is None:
+        done = subprocess.run(
+            tool_command(main_class, *args),
+            input=given,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
     # Tools print record values as they are: never fail on bytes that are not UTF-8.
     text = subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(errors="replace"),
@@ -168,3 +178,19 @@ def kafka_tool(
             f"{text.stdout}{text.stderr}"
         )
     return text
+
+
+def tool_command(main_class: str, *args: str, archive: Sequence[str] | None = None) -> list[str]:
+    """A tool, or a program of kafka-tools, in a JVM; `archive` instead of `archive_flags`."""
+    flags = archive_flags(CLIENTS) if archive is None else archive
+    own = compiled("programs", [TOOLS_DIR / path for path in PROGRAMS], kafka_jars())
+    # The archive of classes is valid for a class path that begins with that of its making.
+    return java_command(
+        main_class, *args, jvm=(*flags, *JVM_FLAGS), more_classes=(own,) if own else ()
+    )
+
+
+@functools.cache
+def _tool_server() -> ToolServer | None:
+    """The server of this process; None without a Java compiler."""
+    return ToolServer(tool_command("ToolServer")) if shutil.which("javac") else None

@@ -1,4 +1,4 @@
-"""What every engine's server has in common: a directory of its own and a clean end.
+"""The common part of every engine's server: a directory of its own and a clean end.
 
 A server is a context manager. It waits for readiness with a deadline (never a fixed sleep) and ends
 only the process that it started.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 import struct
 import tempfile
 from abc import ABC, abstractmethod
@@ -29,6 +30,7 @@ class Server(ServerProcess, ABC):
 
     directory: Path
     settings: dict[str, str]
+    client_config: Path | None = None  # of clients, if they need a login: see `connecting`
     wrapper: Sequence[str] = ()  # a command that runs the server's, such as prlimit
 
     @property
@@ -85,14 +87,27 @@ def server_directory(given: Path | None) -> Path:
     return directory
 
 
-def answers_api_versions(address: str, timeout_s: float = 2.0) -> bool:
+def answers_api_versions(address: str, timeout_s: float = 2.0, *, tls: bool = False) -> bool:
     """Whether the server answers a whole request (ApiVersions v0), not only a TCP connect."""
     host, _, port = address.rpartition(":")
     request = struct.pack(">hhih", 18, 0, 7, -1)
+    head = b""
     try:
-        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+        with (
+            socket.create_connection((host, int(port)), timeout=timeout_s) as connected,
+            _without_verification(connected) if tls else connected as connection,
+        ):
             connection.sendall(struct.pack(">i", len(request)) + request)
-            head = connection.recv(8, socket.MSG_WAITALL)
+            while len(head) < 8 and (part := connection.recv(8 - len(head))):
+                head += part
     except OSError:
         return False
     return len(head) == 8 and head[4:] == struct.pack(">i", 7)
+
+
+def _without_verification(connected: socket.socket) -> ssl.SSLSocket:
+    """It asks whether a server of this test run is ready, and sends no secret."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(connected)

@@ -33,15 +33,19 @@ WATCH_S = 5  # a watch is renewed this often, and checks whether it should stop
 OURS = "odradek.dev/v1alpha1"
 API_VERSIONS = {
     "KafkaCluster": OURS,
+    "KafkaRebalance": OURS,
+    "KafkaUser": OURS,
     "Topic": OURS,
     "SparkPipeline": OURS,
     "SparkApplication": "sparkoperator.k8s.io/v1beta2",
     "ConfigMap": "v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
     "Event": "v1",
     "Namespace": "v1",
     "Node": "v1",
     "PersistentVolumeClaim": "v1",
     "Pod": "v1",
+    "Secret": "v1",
     "Service": "v1",
     "ServiceAccount": "v1",
     "Deployment": "apps/v1",
@@ -51,6 +55,7 @@ API_VERSIONS = {
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "StorageClass": "storage.k8s.io/v1",
+    "SubjectAccessReview": "authorization.k8s.io/v1",
 }
 
 
@@ -108,6 +113,14 @@ class ObjectClient:
             )
         except ApiException as error:
             raise RequestFailedError(f"apply {name}", error) from error
+
+    def create(self, document: Document, namespace: str = "") -> Document:
+        """The answer: the new object, or the result of a review, which is not stored."""
+        resource = self._resource(document["kind"], document["apiVersion"])
+        try:
+            return _plain(resource.create(body=document, namespace=namespace or None))
+        except ApiException as error:
+            raise RequestFailedError(f"create {document['kind']}", error) from error
 
     def patch(self, kind: str, name: str, change: Document, namespace: str = "") -> Document:
         """A merge patch: fields that are None are removed."""

@@ -124,7 +124,7 @@ class ControlPlane:
         )
         self._await_ready()
 
-    def forget_the_past(self) -> None:
+    def compact_etcd(self) -> None:
         """Compacts etcd: a watch from an earlier resource version gets 410 Gone."""
         url = f"http://127.0.0.1:{self._etcd_port}/v3/kv"
         asked = json.dumps({"key": "AA==", "range_end": "AA==", "count_only": True}).encode()

@@ -6,21 +6,34 @@ how many replicas of a partition are unavailable at a time: more than one is a b
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from odradek_operator.admin.kafka_admin import AdminError
+from odradek_operator.kafka.balance.execution import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+)
+from odradek_operator.kafka.links import CONTROLLERS, FURTHER_INTER_BROKER, INTER_BROKER
 from odradek_operator.kafka.observed import (
     BrokerSetting,
-    Kafka,
     LogDir,
+    LogSizes,
+    ObservedKafka,
     ObservedTopic,
     Partition,
+    SizedDir,
 )
+from odradek_operator.security.users import ObservedUsers, SetPassword, UserAction
 from odradek_protocol.ids import TopicPartition
+from odradek_testkit.kubernetes.fake_users import apply
 
 DISK_BYTES = 10 << 30
+MB = 1 << 20
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 
 
@@ -37,6 +50,11 @@ class FakeKafka:
         self.topics: dict[str, dict[str, str]] = {}
         self.partitions: dict[TopicPartition, Partition] = {}
         self.usable_bytes: dict[int, int] = {}  # of brokers whose disks fill up
+        self.rates: dict[int, dict[str, str]] = {}  # broker → its replication throttle
+        self.throttled_moves = 0  # partitions that began to move
+        self.unthrottled_moves = 0  # the same, without a throttle
+        self.users = ObservedUsers()
+        self.passwords: dict[str, str] = {}  # as they were set last
         self.calls: list[str] = []
         self.away_max = 0  # the most replicas of one partition that were unavailable at a time
 
@@ -92,15 +110,18 @@ class FakeKafka:
 
     # -- KafkaAdmin --------------------------------------------------------------------------------
 
-    def observe(self, settings: Iterable[str] = (), topic_settings: Iterable[str] = ()) -> Kafka:
+    def observe(
+        self, settings: Iterable[str] = (), topic_settings: Iterable[str] = ()
+    ) -> ObservedKafka:
         self._ask()
         counts: dict[str, int] = dict.fromkeys(self.topics, 0)
         for id_ in self.partitions:
             counts[id_.topic] += 1
-        return Kafka(
+        return ObservedKafka(
             cluster_id="id",
             controller=min(self.voters & self.alive),
             voters=frozenset(self.voters),
+            voter_listeners={n: _quorum_listeners(s) for n, s in self.up.items()},
             registered=dict(self.registered),
             live=frozenset(self.up.keys() & self.registered.keys()),
             partitions=tuple(self.partitions.values()),
@@ -108,7 +129,10 @@ class FakeKafka:
                 name: ObservedTopic(name, f"id-{name}", False, counts[name], dict(config))
                 for name, config in self.topics.items()
             },
-            settings={b: self._settings(started, settings) for b, started in self.up.items()},
+            settings={
+                b: self._settings({**started, **self.rates.get(b, {})}, settings)
+                for b, started in self.up.items()
+            },
             log_dirs={
                 b: (LogDir("/data", False, DISK_BYTES, self.usable_bytes.get(b, DISK_BYTES)),)
                 for b in self.up
@@ -139,6 +163,16 @@ class FakeKafka:
         self._ask()
         self.calls.append(text)
         return {}
+
+    def observe_users(self) -> ObservedUsers:
+        self._ask()
+        return self.users
+
+    def carry_out_user(self, action: UserAction) -> None:
+        self._called(type(action).__name__)
+        self.users = apply([action], self.users)
+        if isinstance(action, SetPassword):
+            self.passwords[action.user] = action.password
 
     def create_topics(self, topics: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         for name, asked in topics.items():
@@ -192,9 +226,55 @@ class FakeKafka:
             p = self.partitions[id_]
             added = frozenset(target) - set(p.replicas)
             gone = frozenset(p.replicas) - set(target)
+            if added:
+                self.unthrottled_moves += not (added <= self.rates.keys())
+                self.throttled_moves += added <= self.rates.keys()
             union = (*target, *(r for r in p.replicas if r not in target))
             self.partitions[id_] = replace(p, replicas=union, adding=added, removing=gone)
         return self._called(f"move {len(moves)}")
+
+    def cancel_moves(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        for id_ in partitions:
+            p = self.partitions[id_]
+            old = p.settled
+            self.partitions[id_] = replace(
+                p, replicas=old, isr=p.isr & set(old), adding=frozenset(), removing=frozenset()
+            )
+        return self._called("cancel moves")
+
+    def log_sizes(self) -> LogSizes:
+        """A GB for each replica of a partition with number 0, else a MB."""
+        self._ask()
+        held: dict[int, dict[TopicPartition, int]] = {b: {} for b in self.up}
+        for id_, p in self.partitions.items():
+            for replica in p.replicas:
+                if replica in held:
+                    held[replica][id_] = MB if id_.partition else 1000 * MB
+        dirs = {b: (SizedDir("/data", False, DISK_BYTES, its),) for b, its in held.items()}
+        return LogSizes(time.monotonic(), dirs)
+
+    def set_throttle(
+        self, at: Iterable[int], rate: float, topics: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, str]:
+        for broker in at:
+            self.rates[broker] = {LEADER_RATE: str(int(rate)), FOLLOWER_RATE: str(int(rate))}
+        for name, settings in topics.items():
+            self.topics[name] |= settings
+        return self._called("throttle")
+
+    def remove_throttle(self, at: Iterable[int], names: Iterable[str]) -> dict[str, str]:
+        for broker in at:
+            self.rates.pop(broker, None)
+        for name in names:
+            for setting in (LEADER_REPLICAS, FOLLOWER_REPLICAS):
+                self.topics[name].pop(setting, None)
+        return self._called("unthrottle")
+
+    @property
+    def throttles(self) -> list[str]:
+        """The throttles that are still set."""
+        topics = [n for n, config in self.topics.items() if LEADER_REPLICAS in config]
+        return [*map(str, self.rates), *topics]
 
     def unregister(self, broker: int) -> dict[str, str]:
         if broker in self.up:
@@ -212,3 +292,10 @@ class FakeKafka:
         assert self.voters != {broker}, "the last voter"
         self.voters.discard(broker)
         return self._called(f"remove voter {broker}")
+
+
+def _quorum_listeners(settings: Mapping[str, str]) -> frozenset[str]:
+    """Where a node told the quorum that it can be reached."""
+    inter = settings.get(INTER_BROKER, "PLAINTEXT")
+    texts = (settings.get(CONTROLLERS) or inter, settings.get(FURTHER_INTER_BROKER, ""))
+    return frozenset(name for text in texts for name in text.split(",") if name)

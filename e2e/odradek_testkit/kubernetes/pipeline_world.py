@@ -11,6 +11,7 @@ import yaml
 from odradek_operator.kubernetes.objects import Topic, plain
 from odradek_operator.kubernetes.spark_worker import SparkWorker
 from odradek_operator.kubernetes.topic_book import TopicBook
+from odradek_operator.kubernetes.user_book import UserBook
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import connect
 
@@ -32,9 +33,9 @@ class PipelineWorld:
         self.kubernetes = kubernetes
         self.namespace = namespace
         self.client = connect(operator or kubernetes)
-        self.topics = TopicBook()
+        self.topics, self.users = TopicBook(), UserBook()
         self.worker = SparkWorker(
-            self.client, self.topics, [namespace], "odradek/spark:test", native=True
+            self.client, self.topics, self.users, [namespace], "odradek/spark:test", mode="auto"
         )
 
     def apply(self, document: dict[str, Any]) -> None:
@@ -43,7 +44,9 @@ class PipelineWorld:
 
     def pipeline(self, **changes: Any) -> None:
         document = yaml.safe_load(EXAMPLE.read_text())
-        document["spec"] |= {"kubernetes": {"volumeClaim": "pipelines"}, **changes}
+        document["spec"] |= {"kubernetes": {"volumeClaim": "pipelines", "executor": {}}, **changes}
+        if document["spec"]["kubernetes"] is None:
+            del document["spec"]["kubernetes"]
         self.apply(document)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek_testkit.caching import cache_home
+
 KUBERNETES = "v1.34.3"
 ETCD = "v3.6.5"
 COREDNS = "v1.13.1"  # kubeadm 1.34 asks for 1.12.1, which does not compile with client-go 0.34
@@ -34,6 +36,8 @@ PAUSE = "3.10.1"
 LOCAL_PATH = "v0.0.30"
 KIND = "v0.30.0"
 HELM = "v3.19.0"
+SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
+SPARK_OPERATOR = "v2.3.0"  # kubeflow's; later versions are not served as Go modules
 
 # Where Kubernetes publishes its releases. It has neither etcd nor Helm.
 RELEASES = "https://dl.k8s.io/release"
@@ -146,12 +150,14 @@ SOURCES = {
         "helm.sh/helm/v3/cmd/helm",
         version_variables=("helm.sh/helm/v3/internal/version.version",),
     ),
+    "spark-operator": Source(
+        SPARK_OPERATOR_MODULE, SPARK_OPERATOR, f"{SPARK_OPERATOR_MODULE}/cmd/operator"
+    ),
 }
 
 
 def cache_dir() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "odradek" / f"kubernetes-{KUBERNETES}"
+    return cache_home() / f"kubernetes-{KUBERNETES}"
 
 
 def program(name: str) -> Path:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -22,17 +23,22 @@ from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
 from lightkube.models.core_v1 import ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, Node, Pod
+from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Secret
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
+from odradek_api.crd import CRDS
+from odradek_api.kinds import KINDS
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import names, objects
 from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome, Tools
 from odradek_operator.kubernetes.properties import read_properties
+from odradek_operator.kubernetes.rebalance_book import RebalanceBook
 from odradek_operator.kubernetes.state import config_names, read_state
 from odradek_operator.kubernetes.topic_book import TopicBook
+from odradek_operator.kubernetes.user_book import UserBook
 from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.fake_certificates import FakeCertificates
 from odradek_testkit.kubernetes.fake_kafka import FakeKafka
 
 PATIENCE_S = 180.0  # a budget may remember an evicted pod for two minutes
@@ -82,6 +88,17 @@ def connect(kubernetes: ControlPlane, wire: Wire | None = None) -> Client:
     return Client(config=config.get(), transport=wire or Wire(patient=True), trust_env=False)
 
 
+def three_zones(kubernetes: ControlPlane) -> None:
+    """Three nodes in three zones, and our CRDs, as far as they can be used."""
+    for zone in "abc":
+        kubernetes.add_node(f"node-{zone}", zone=f"zone-{zone}")
+        kubernetes.kubectl("label", "node", f"node-{zone}", "world=yes")
+    kubernetes.kubectl("apply", "-f", str(CRDS))
+    kubernetes.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    for kind in KINDS.values():  # kubectl retries while the storage of a new kind starts
+        kubernetes.kubectl("get", kind.plural, "--all-namespaces")
+
+
 class World:
     """One KafkaCluster in one namespace, its kubelet and its Kafka, and an operator for them."""
 
@@ -90,10 +107,12 @@ class World:
         self.namespace, self.name = namespace, name
         self.key = f"{namespace}/{name}"
         self.kafka = FakeKafka()
+        self.certificates = FakeCertificates()
         self.own = connect(kubernetes)  # the world's own client; its writes are not counted
         self.started: dict[str, dict[str, str]] = {}  # pod uid → settings
         self.first_uids: list[str] = []
-        self.namespaces = [namespace]  # of the Topics
+        self.first_issuers: set[str] = set()  # key ids of the CAs whose certificates were served
+        self.namespaces = [namespace]  # of the Topics and KafkaUsers
         self.client: Client | None = None
         self.operator()
 
@@ -104,13 +123,17 @@ class World:
         self.wire = Wire()
         self.wire.die_after = die_after
         self.client = connect(self.kubernetes, self.wire)
-        self.book = TopicBook()
+        self.book, self.user_book = TopicBook(), UserBook()
+        self.rebalance_book = RebalanceBook()
         self.tools = Tools(
             self.client,
             self.book,
+            self.user_book,
+            self.rebalance_book,
             self.node_racks,
             lambda spec: spec.image or "odradek/broker:test",
             lambda: cast(KafkaAdmin, self.kafka),
+            self.certificates.ask,
         )
         self.worker = ClusterWorker(self.key, self.tools)
 
@@ -132,6 +155,17 @@ class World:
 
     def topic(self, resource: str, /, **spec: Any) -> None:
         self.apply("Topic", resource, {"cluster": {"name": self.name}, **spec})
+
+    def user(
+        self, resource: str, annotations: Mapping[str, str] | None = None, /, **spec: Any
+    ) -> None:
+        self.apply("KafkaUser", resource, {"cluster": {"name": self.name}, **spec}, annotations)
+
+    def rebalance(
+        self, resource: str, annotations: Mapping[str, str] | None = None, /, **spec: Any
+    ) -> None:
+        full = {"cluster": {"name": self.name}, **spec}
+        self.apply("KafkaRebalance", resource, full, annotations)
 
     def apply(
         self, kind: str, name: str, spec: Any, annotations: Mapping[str, str] | None = None
@@ -159,13 +193,19 @@ class World:
     # -- time --------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Gives the operator what its watch would have delivered by now."""
-        documents, versions = [], []
-        for namespace in self.namespaces:
-            found = self.own.list(objects.Topic, namespace=namespace)
-            documents += [objects.plain(one) for one in found]
-            versions.append(int(found.resourceVersion))
-        self.book.replace_all(documents, min(versions))
+        """Gives the operator the events that its watch would have delivered by now."""
+        books: dict[Any, Any] = {
+            objects.Topic: self.book,
+            objects.KafkaUser: self.user_book,
+            objects.KafkaRebalance: self.rebalance_book,
+        }
+        for kind, book in books.items():
+            documents, versions = [], []
+            for namespace in self.namespaces:
+                found = self.own.list(kind, namespace=namespace)
+                documents += [objects.plain(one) for one in found]
+                versions.append(int(found.resourceVersion))
+            book.replace_all(documents, min(versions))
 
     def one_pass(self) -> Outcome:
         self.watch()
@@ -183,7 +223,20 @@ class World:
     def play(self) -> bool:
         """One step of the kubelet and of Kafka; whether something changed."""
         changed = self._kubelet()
+        changed = self.certificates.load(self._secrets(), self.kafka.up) or changed
         return self.kafka.live_on() or changed
+
+    def _secrets(self) -> dict[str, dict[str, bytes]]:
+        """The Secrets of the cluster, as the kubelet brings them into the pods."""
+        labels: Any = {names.CLUSTER_LABEL: self.name}
+        found = self.own.list(Secret, namespace=self.namespace, labels=labels)
+        return {
+            str(one.metadata.name).removeprefix(f"{self.name}-"): {
+                key: b64decode(value) for key, value in (one.data or {}).items()
+            }
+            for one in found
+            if one.metadata
+        }
 
     def _kubelet(self) -> bool:
         up, changed = {}, False
@@ -237,7 +290,7 @@ class World:
                        patch_type=PatchType.STRATEGIC)  # fmt: skip
 
     def _bind(self, pod: str, rack: str) -> None:
-        """What the scheduler would do, if there were volumes to bind.
+        """Binds claims as the scheduler would, if there were volumes.
 
         A pod without a node is deleted at once, so an eviction would never be seen as terminating.
         """
@@ -282,7 +335,7 @@ class World:
         return [pod.metadata.uid or "" for pod in pods if pod.metadata]
 
     def leftovers(self) -> list[str]:
-        """What a settled cluster must not have: unused ConfigMaps and claims, wrong counts."""
+        """Faults of a settled cluster: unused ConfigMaps and claims, wrong counts."""
         state = read_state(self.own, self.namespace, self.name)
         templates = [one.spec.template for one in state.sets.values() if one.spec]
         used = {n for one in (*state.pods.values(), *templates) for n in config_names(one)}

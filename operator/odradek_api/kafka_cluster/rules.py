@@ -2,14 +2,142 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from odradek_api.base import Rule, quantity_bytes
-from odradek_api.kafka_cluster.spec import CONTROLLER_PORT, KafkaClusterSpec
+from odradek_api.kafka_cluster.limits import (
+    CONTROLLER_PORT,
+    CONTROLLER_TLS_PORT,
+    LISTENERS_MAX,
+    REPLICATION_PORT,
+)
+from odradek_api.kafka_cluster.listeners import (
+    CONTROLLER,
+    CONTROLLER_TLS,
+    REPLICATION,
+    Listener,
+)
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 
 CONTROLLERS_FIXED = (
     "dedicated controllers cannot be added to a cluster or removed from it: create a new cluster "
     "and copy the topics with `odradek migrate`"
 )
 CONTROLLER_COUNT_FIXED = "the number of controllers cannot change"
+RESERVED_NAMES = (REPLICATION, CONTROLLER, CONTROLLER_TLS)
+
+
+def _all(holds: Callable[[Listener], bool]) -> Callable[[KafkaClusterSpec, object], bool]:
+    return lambda new, _: all(map(holds, new.listener_list))
+
+
+def _ports(spec: KafkaClusterSpec) -> list[int]:
+    return [spec.metrics.port, *(one.port for one in spec.listener_list)]
+
+
+# No CEL: the API server does not know the type of spec.listeners.
+LISTENER_RULES = (
+    Rule(
+        "",
+        f"must have 1 to {LISTENERS_MAX} listeners, one of them of type internal",
+        "listeners",
+        lambda new, _: (
+            0 < len(new.listener_list) <= LISTENERS_MAX
+            and any(one.type == "internal" for one in new.listener_list)
+        ),
+    ),
+    Rule(
+        "",
+        "must not name a listener twice",
+        "listeners",
+        lambda new, _: len({one.name for one in new.listener_list}) == len(new.listener_list),
+    ),
+    Rule(
+        "",
+        f"the names {', '.join(RESERVED_NAMES)} are reserved for the brokers",
+        "listeners",
+        _all(lambda one: one.name not in RESERVED_NAMES),
+    ),
+    Rule(
+        "",
+        "the ports of the listeners and metrics.port must differ",
+        "listeners",
+        lambda new, _: len(set(_ports(new))) == len(_ports(new)),
+    ),
+    Rule(
+        "",
+        f"ports {CONTROLLER_PORT} and {CONTROLLER_TLS_PORT} are reserved for the controllers of "
+        "engine apache: choose another port for the listener, or another metrics.port",
+        "listeners",
+        lambda new, _: (
+            new.engine != "apache" or {CONTROLLER_PORT, CONTROLLER_TLS_PORT}.isdisjoint(_ports(new))
+        ),
+    ),
+    Rule(
+        "",
+        f"port {REPLICATION_PORT} is reserved for the brokers of a cluster with TLS: choose "
+        "another port for the listener, or another metrics.port",
+        "listeners",
+        lambda new, _: not new.secured or REPLICATION_PORT not in _ports(new),
+    ),
+    Rule(
+        "",
+        "authentication needs tls: true: a password, a token or a certificate is not sent over an "
+        "unencrypted connection",
+        "listeners",
+        _all(lambda one: one.tls or one.authentication.type == "none"),
+    ),
+    Rule(
+        "",
+        "type passthrough needs tls: true and hostPattern: the proxy chooses the broker by the "
+        "name that TLS sends",
+        "listeners",
+        _all(lambda one: one.type != "passthrough" or (one.tls and one.host_pattern is not None)),
+    ),
+    Rule(
+        "",
+        "hostPattern is for clients outside Kubernetes: type internal has none",
+        "listeners",
+        _all(lambda one: one.type != "internal" or one.host_pattern is None),
+    ),
+    Rule(
+        "",
+        "authentication of type oauth needs oauth.jwksUrl, and no other type has `oauth`",
+        "listeners",
+        _all(
+            lambda one: (
+                (one.authentication.type == "oauth") == (one.authentication.oauth is not None)
+            )
+        ),
+    ),
+    Rule(
+        "",
+        "with security strict every listener needs tls: true and authentication",
+        "listeners",
+        lambda new, _: (
+            new.security != "strict"
+            or all(one.tls and one.authentication.type != "none" for one in new.listener_list)
+        ),
+    ),
+    Rule(
+        "!has(self.certificates.issuerRef) || !has(self.certificates.secretName)",
+        "certificates.issuerRef and certificates.secretName exclude each other",
+        "certificates",
+        lambda new, _: new.certificates.issuer_ref is None or new.certificates.secret_name is None,
+    ),
+    Rule(
+        "self.certificates.renewBeforeDays < self.certificates.validityDays",
+        "must be less than certificates.validityDays",
+        "certificates.renewBeforeDays",
+        lambda new, _: new.certificates.renew_before_days < new.certificates.validity_days,
+    ),
+    Rule(
+        "self.certificates.caRenewBeforeDays < self.certificates.caValidityDays",
+        "must be less than certificates.caValidityDays",
+        "certificates.caRenewBeforeDays",
+        lambda new, _: new.certificates.ca_renew_before_days < new.certificates.ca_validity_days,
+    ),
+)
 
 CLUSTER_RULES = (
     Rule(
@@ -35,23 +163,7 @@ CLUSTER_RULES = (
         "racks.names",
         lambda new, _: len(set(new.racks.names)) == len(new.racks.names),
     ),
-    Rule(
-        "self.listeners.port != self.metrics.port && (!has(self.listeners.external) || "
-        "(self.listeners.external.port != self.listeners.port && "
-        "self.listeners.external.port != self.metrics.port))",
-        "listeners.port, listeners.external.port and metrics.port must differ",
-        "listeners",
-        lambda new, _: len(set(_ports(new))) == len(_ports(new)),
-    ),
-    Rule(
-        f"self.engine != 'apache' || (self.listeners.port != {CONTROLLER_PORT} && "
-        f"self.metrics.port != {CONTROLLER_PORT} && (!has(self.listeners.external) || "
-        f"self.listeners.external.port != {CONTROLLER_PORT}))",
-        f"port {CONTROLLER_PORT} is reserved for the controllers of engine apache: choose another "
-        "listeners.port, listeners.external.port or metrics.port",
-        "listeners",
-        lambda new, _: new.engine != "apache" or CONTROLLER_PORT not in _ports(new),
-    ),
+    *LISTENER_RULES,
     Rule(
         "self.engine == oldSelf.engine",
         "the engine of a cluster cannot change: create a new cluster and copy the topics with "
@@ -118,8 +230,3 @@ CLUSTER_RULES = (
         lambda new, old: old is None or new.storage.volumes >= old.storage.volumes,
     ),
 )
-
-
-def _ports(spec: KafkaClusterSpec) -> list[int]:
-    external = spec.listeners.external
-    return [spec.listeners.port, spec.metrics.port, *([external.port] if external else [])]

@@ -23,14 +23,21 @@ from odradek_api.base import (
     AS_SET,
     DnsLabel,
     Factor,
-    FreeForm,
     NonEmpty,
     Port,
     Quantity,
     Settings,
     Spec,
 )
+from odradek_api.kafka_cluster.limits import BROKERS_MAX
+from odradek_api.kafka_cluster.listeners import (
+    DEPRECATED,
+    Listener,
+    ListenerMapping,
+    listener_list,
+)
 from odradek_api.kafka_cluster.pods import PodTemplate, Resources
+from odradek_api.kafka_cluster.security import Certificates
 
 # Settings that the operator computes; a user's value would contradict the spec.
 RESERVED_SETTINGS = {
@@ -53,10 +60,10 @@ RESERVED_SETTINGS = {
     "min.insync.replicas": "set spec.replication.minInsyncReplicas",
 }
 
-CONTROLLER_PORT = 9093  # of engine apache on Kubernetes, between its nodes only
 RACKS_MAX = 100
-BROKERS_MAX = 1000
 CONTROLLERS_MAX = 7
+# Of a cluster with TLS, in addition: the operator renders them from spec.listeners.
+SECURED_SETTINGS = ("listener.name.", "ssl.", "authorizer.class.name", "security.inter.broker.")
 
 
 class Racks(Spec, frozen=True, kw_only=True):
@@ -132,77 +139,6 @@ class Replication(Spec, frozen=True, kw_only=True):
         Meta(
             description="In-sync replicas that a write with acks=all needs (min.insync.replicas). "
             "Default: replication.factor - 1, at least 1."
-        ),
-    ] = None
-
-
-class ExternalBroker(Spec, frozen=True, kw_only=True):
-    """Address of one broker for clients outside Kubernetes."""
-
-    id: Annotated[int, Meta(ge=0, description="Id of the broker, for example 0.")]
-    host: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="Host name or IP that the broker advertises to external clients, for "
-            "example kafka-0.example.com.",
-        ),
-    ]
-    port: Annotated[
-        Port | None,
-        Meta(
-            description="Port that the broker advertises to external clients. Default: the node "
-            "port (type NodePort) or listeners.external.port (type LoadBalancer)."
-        ),
-    ] = None
-    node_port: Annotated[
-        Port | None,
-        Meta(description="Node port of the broker's Service. Default: Kubernetes chooses one."),
-    ] = None
-
-
-class External(Spec, frozen=True, kw_only=True):
-    """A listener for clients outside Kubernetes, with one Service per broker."""
-
-    type: Annotated[
-        Literal["NodePort", "LoadBalancer"],
-        Meta(description="Type of the Services. Default: NodePort."),
-    ] = "NodePort"
-    port: Annotated[
-        Port, Meta(description="Port of the external listener in the pods. Default: 9094.")
-    ] = 9094
-    brokers: Annotated[
-        list[ExternalBroker],
-        Meta(
-            max_length=BROKERS_MAX,
-            description="Addresses of single brokers, where they differ from the node's address "
-            "or the load balancer's. Default: none.",
-        ),
-    ] = field(default_factory=list)
-    annotations: Annotated[
-        FreeForm,
-        Meta(
-            description="Annotations of the Services, for example for a cloud's load balancer. "
-            "Default: none."
-        ),
-    ] = field(default_factory=dict)
-
-
-class Listeners(Spec, frozen=True, kw_only=True):
-    """Where brokers accept connections."""
-
-    port: Annotated[
-        Port,
-        Meta(
-            description="Port of the listener inside Kubernetes, for clients and for replication "
-            "between brokers. Default: 9092."
-        ),
-    ] = 9092
-    external: Annotated[
-        External | None,
-        Meta(
-            description="Listener for clients outside Kubernetes. Default: none; the cluster is "
-            "reachable only from inside."
         ),
     ] = None
 
@@ -370,10 +306,28 @@ class KafkaClusterSpec(Spec, frozen=True, kw_only=True):
             "Default: none."
         ),
     ] = field(default_factory=dict)
+    security: Annotated[
+        Literal["open", "strict"],
+        Meta(
+            description="strict refuses listeners without TLS and without authentication, so that "
+            "every client has to authenticate and needs ACLs; open accepts them. Default: open."
+        ),
+    ] = "open"
     listeners: Annotated[
-        Listeners,
-        Meta(description="Where brokers accept connections. Default: port 9092, inside only."),
-    ] = field(default_factory=Listeners)
+        list[Listener] | ListenerMapping | None,
+        Meta(
+            description="Where brokers accept connections, as a list. The mapping {port, external} "
+            "of earlier versions is deprecated. Default: one listener on port 9092 inside "
+            "Kubernetes; with security strict it has TLS and SCRAM-SHA-512."
+        ),
+    ] = None
+    certificates: Annotated[
+        Certificates,
+        Meta(
+            description="How long certificates are valid and when they are renewed. It has an "
+            "effect if a listener has TLS. Default: one year, renewed 30 days before."
+        ),
+    ] = field(default_factory=Certificates)
     resources: Annotated[
         Resources, Meta(description="CPU and memory of the brokers' containers. Default: none.")
     ] = field(default_factory=Resources)
@@ -409,6 +363,17 @@ class KafkaClusterSpec(Spec, frozen=True, kw_only=True):
             extra_json_schema=AS_SET,
         ),
     ] = field(default_factory=list)
+    user_namespaces: Annotated[
+        list[Annotated[str, Meta(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]],
+        Meta(
+            max_length=100,
+            description="Other namespaces whose KafkaUsers are accepted, and to which KafkaUsers "
+            "may write their Secrets; * accepts all. A KafkaUser grants itself any ACL, so list "
+            "only namespaces whose users may administer this cluster. Default: only KafkaUsers of "
+            "this namespace.",
+            extra_json_schema=AS_SET,
+        ),
+    ] = field(default_factory=list)
     pause: Annotated[
         bool,
         Meta(
@@ -416,3 +381,32 @@ class KafkaClusterSpec(Spec, frozen=True, kw_only=True):
             "changes nothing else. Default: false."
         ),
     ] = False
+
+    @property
+    def listener_list(self) -> tuple[Listener, ...]:
+        """The listeners, whichever form the manifest has."""
+        return listener_list(self.listeners, strict=self.security == "strict")
+
+    @property
+    def deprecated(self) -> str:
+        """Which deprecated form the manifest uses and what to write instead; else empty."""
+        return DEPRECATED if isinstance(self.listeners, ListenerMapping) else ""
+
+    @property
+    def client_listener(self) -> Listener:
+        """The first listener for clients inside Kubernetes."""
+        return next(one for one in self.listener_list if one.type == "internal")
+
+    @property
+    def external_listeners(self) -> tuple[Listener, ...]:
+        return tuple(one for one in self.listener_list if one.type != "internal")
+
+    @property
+    def secured(self) -> bool:
+        """Whether brokers talk to each other over mTLS, on a listener of their own."""
+        return any(one.tls for one in self.listener_list)
+
+    @property
+    def authorized(self) -> bool:
+        """Whether ACLs are checked."""
+        return any(one.authentication.type != "none" for one in self.listener_list)

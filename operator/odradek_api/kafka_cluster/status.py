@@ -58,6 +58,41 @@ class DiskStatus(Status, frozen=True, kw_only=True):
     ] = ""
 
 
+class CertificateStatus(Status, frozen=True, kw_only=True):
+    """A certificate that the operator keeps."""
+
+    name: Annotated[
+        str, Meta(description="cluster CA, clients CA, operator, or the broker, as in `broker 0`.")
+    ]
+    not_after: Annotated[
+        str, Meta(description="Until when it is valid, for example 2027-11-17T02:00:00Z.")
+    ] = ""
+    phase: Annotated[
+        str,
+        Meta(
+            description="Of a CA that is being replaced. TrustBoth: nodes and clients learn to "
+            "trust the new one. IssueNew: the new one signs, the old one is still trusted. Empty "
+            "otherwise."
+        ),
+    ] = ""
+    message: Annotated[str, Meta(description="What the phase waits for.")] = ""
+
+
+class ListenerStatus(Status, frozen=True, kw_only=True):
+    """Where clients connect to a listener."""
+
+    name: Annotated[str, Meta(description="Name of the listener, as in spec.listeners.")]
+    bootstrap_servers: Annotated[
+        str, Meta(description="Addresses for clients of this listener (bootstrap.servers).")
+    ] = ""
+    protocol: Annotated[
+        str, Meta(description="security.protocol of its clients, for example SASL_SSL.")
+    ] = ""
+    authentication: Annotated[
+        str, Meta(description="How clients authenticate, for example scram-sha-512.")
+    ] = ""
+
+
 class ControllerStatus(Status, frozen=True, kw_only=True):
     """One dedicated controller. Brokers that are controllers too are not listed here."""
 
@@ -112,13 +147,20 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
         list[Condition],
         Meta(
             description="Ready, Progressing, Degraded, RackAware, PreferredLeaders and "
-            "DiskPressure."
+            "DiskPressure; Deprecated if the spec uses a form that a later version removes."
         ),
     ] = field(default_factory=list)
     cluster_id: Annotated[str, Meta(description="Kafka's cluster id.")] = ""
     bootstrap_servers: Annotated[
         str, Meta(description="Addresses for clients inside Kubernetes (bootstrap.servers).")
     ] = ""
+    listeners: Annotated[
+        list[ListenerStatus], Meta(description="Where clients connect, by listener.")
+    ] = field(default_factory=list)
+    certificates: Annotated[
+        list[CertificateStatus],
+        Meta(description="The certificates of a cluster with TLS: until when they are valid."),
+    ] = field(default_factory=list)
     brokers: Annotated[
         list[BrokerStatus], Meta(description="All brokers, also those that are leaving.")
     ] = field(default_factory=list)

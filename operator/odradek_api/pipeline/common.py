@@ -36,6 +36,14 @@ class Kafka(Spec, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
 
 
+class UserRef(Spec, frozen=True, kw_only=True):
+    """Refers to a KafkaUser in the namespace of the pipeline."""
+
+    name: Annotated[
+        str, Meta(min_length=1, max_length=253, description="metadata.name of the KafkaUser.")
+    ]
+
+
 class Watermark(Spec, frozen=True, kw_only=True):
     """How long results wait for late records. Records that are later are dropped."""
 

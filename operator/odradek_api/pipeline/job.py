@@ -13,13 +13,13 @@ import msgspec
 from msgspec import field
 
 from odradek_api.base import ClusterRef, settings_text
-from odradek_api.pipeline.common import Kafka
+from odradek_api.pipeline.common import Kafka, UserRef
 from odradek_api.pipeline.rules import PIPELINE_RULES, problems
 from odradek_api.pipeline.spec import SparkPipelineSpec
 
 
 class SpecError(Exception):
-    """What is wrong, and with which field of the spec: ("spec.steps[0].sql", "…")."""
+    """An error and the field of the spec: ("spec.steps[0].sql", "…")."""
 
     def __init__(self, at: str, message: str) -> None:
         super().__init__(f"{at}: {message}" if at else message)
@@ -27,13 +27,19 @@ class SpecError(Exception):
         self.message = message
 
 
+class NotReadyError(SpecError):
+    """The cause is outside of the spec (a broker, an ACL), so another start may succeed."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     name: str  # "page-views"
     namespace: str = "default"
     spec: SparkPipelineSpec
     clusters: dict[str, str] = field(default_factory=dict)  # "default/main" → bootstrap servers
+    users: dict[str, str] = field(default_factory=dict)  # KafkaUser → directory of its Secret
     checkpoint: str = ""  # used if the spec names none; empty only for mode: batch
     directory: str = "."  # relative paths of the spec are resolved against it
+    data: str = ""  # instead of `directory`, for paths of data: tables, files, checkpoints
     master: str | None = None  # None: spark-submit sets it
     client_rack: str = ""  # client.rack: read from replicas of this rack where possible
     status_file: str = ""
@@ -48,10 +54,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         return self.path(self.spec.checkpoint or self.checkpoint)
 
     def path(self, text: str) -> str:
-        """A path of the spec, made absolute; a URL (s3a://…) is returned unchanged."""
+        """A path of data in the spec, made absolute; a URL (s3a://…) is returned unchanged."""
         if not text or re.match(r"^[a-z0-9+.-]+:/", text) or text.startswith("/"):
             return text
-        return str((Path(self.directory) / text).resolve())
+        return str((Path(self.data or self.directory) / text).resolve())
 
     def bootstrap(self, at: str, cluster: ClusterRef | None, kafka: Kafka) -> str:
         """Addresses for a source or the sink; the pipeline's own are the default."""
@@ -68,6 +74,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
             raise SpecError(where, f"the addresses of KafkaCluster {key} are unknown")
         return self.clusters[key]
 
+    def user_directory(self, at: str, user: UserRef | None) -> str:
+        """Where the Secret of the user of a source or the sink is; empty: anonymous."""
+        wanted = user or self.spec.user
+        if wanted is None:
+            return ""
+        if wanted.name not in self.users:
+            where = f"spec.{at}.user" if user else "spec.user"
+            raise SpecError(where, f"the credentials of KafkaUser {wanted.name} are unknown")
+        return self.users[wanted.name]
+
     def client_config(self, kafka: Kafka) -> dict[str, str]:
         return settings_text({**self.spec.kafka.config, **kafka.config})
 
@@ -76,6 +92,12 @@ def clusters_of(spec: SparkPipelineSpec, namespace: str) -> set[str]:
     """Keys ("namespace/name") of all KafkaClusters that a pipeline refers to."""
     refs = [spec.cluster, spec.sink.cluster, *(source.cluster for source in spec.sources)]
     return {ref.key(namespace) for ref in refs if ref is not None}
+
+
+def users_of(spec: SparkPipelineSpec) -> set[str]:
+    """Names of all KafkaUsers that a pipeline logs in as."""
+    refs = [spec.user, spec.sink.user, *(source.user for source in spec.sources)]
+    return {ref.name for ref in refs if ref is not None}
 
 
 def read_job(text: bytes) -> Job:

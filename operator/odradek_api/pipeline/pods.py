@@ -86,6 +86,24 @@ class DynamicAllocation(Spec, frozen=True, kw_only=True):
     ] = None
 
 
+class PipelineStorage(Spec, frozen=True, kw_only=True):
+    """The claim of a pipeline that runs in one pod, for its checkpoint and tables."""
+
+    size: Annotated[NonEmpty, Meta(description="Size as a Kubernetes quantity. Default: 5Gi.")] = (
+        "5Gi"
+    )
+    storage_class: Annotated[
+        NonEmpty | None, Meta(description="StorageClass. Default: the cluster's default.")
+    ] = None
+    delete_claim: Annotated[
+        bool,
+        Meta(
+            description="Delete the claim, with checkpoint and tables, when the pipeline is "
+            "deleted. Default: false."
+        ),
+    ] = False
+
+
 class Kubernetes(Spec, frozen=True, kw_only=True):
     """How the pipeline runs on Kubernetes."""
 
@@ -111,9 +129,12 @@ class Kubernetes(Spec, frozen=True, kw_only=True):
         Pod, Meta(description="Resources and placement of the driver. Default: 1 core, 1g.")
     ] = field(default_factory=Pod)
     executor: Annotated[
-        Executors,
-        Meta(description="Resources, placement and number of executors. Default: one, as driver."),
-    ] = field(default_factory=Executors)
+        Executors | None,
+        Meta(
+            description="Resources, placement and number of executors. Default: none, unless "
+            "dynamicAllocation is enabled; the driver's pod does all the work."
+        ),
+    ] = None
     dynamic_allocation: Annotated[
         DynamicAllocation,
         Meta(description="Lets Spark add and remove executors with the load. Default: off."),
@@ -122,12 +143,20 @@ class Kubernetes(Spec, frozen=True, kw_only=True):
         NonEmpty | None,
         Meta(
             description="PersistentVolumeClaim for checkpoint and tables, mounted at /data. "
-            "Default: none; then checkpoint and table need a store such as s3a://."
+            "Default: a claim of the pipeline's own, <name>-data, if it runs in one pod; with "
+            "executors checkpoint and table need a shared claim, or a store such as s3a://."
         ),
     ] = None
+    storage: Annotated[
+        PipelineStorage,
+        Meta(description="The claim of the pipeline's own. Default: 5Gi, kept."),
+    ] = field(default_factory=PipelineStorage)
     files: Annotated[
         NonEmpty | None,
-        Meta(description="ConfigMap with the Python files of the steps. Default: none."),
+        Meta(
+            description="ConfigMap with the Python files of the steps, or the project of sdp. "
+            "Default: none."
+        ),
     ] = None
     service_account: Annotated[
         NonEmpty | None,
@@ -143,3 +172,8 @@ class Kubernetes(Spec, frozen=True, kw_only=True):
             "kept."
         ),
     ] = None
+
+    @property
+    def one_pod(self) -> bool:
+        """The driver does all the work, with as many threads as it has cores."""
+        return self.executor is None and not self.dynamic_allocation.enabled

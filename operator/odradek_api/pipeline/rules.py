@@ -13,30 +13,55 @@ from datetime import datetime
 from typing import Any
 
 from odradek_api.base import Rule
-from odradek_api.pipeline.schedule import ScheduleError, parse_schedule
-from odradek_api.pipeline.sinks import Sink
+from odradek_api.cron import ScheduleError, parse_schedule
+from odradek_api.pipeline.schema_registry import sink_problems, source_problems
+from odradek_api.pipeline.sinks import Sink, TableSink
 from odradek_api.pipeline.sources import Source
 from odradek_api.pipeline.spec import SparkPipelineSpec, Step
 
 Problems = Iterator[tuple[str, str]]  # field relative to spec, sentence
 
 FILE_FORMATS = ("text", "json", "csv", "parquet")
-TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro")
+PARSED_FORMATS = ("json", "csv", "avro", "protobuf")  # of which a record may fail to parse
+TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro", "protobuf")
+
+# Of a sink, in CEL: how many of its four kinds are given.
+_SINKS = " + ".join(
+    f"(has(self.sink.{kind}) ? 1 : 0)" for kind in ("topic", "table", "mirror", "console")
+)
 
 PIPELINE_RULES = (
     Rule(
-        "(has(self.sink.topic) ? 1 : 0) + (has(self.sink.table) ? 1 : 0) + "
-        "(has(self.sink.mirror) ? 1 : 0) + (has(self.sink.console) ? 1 : 0) == 1",
+        f"has(self.sdp) || (has(self.sink) && {_SINKS} == 1)",
         "exactly one of topic, table, mirror and console is required",
         "sink",
-        lambda new, _: len(_sink_kinds(new.sink)) == 1,
+        lambda new, _: new.sdp is not None or len(_sink_kinds(new.sink)) == 1,
     ),
     Rule(
+        "has(self.sdp) || (has(self.sources) && self.sources.size() > 0)",
+        "at least one source is required",
+        "sources",
+        lambda new, _: new.sdp is not None or bool(new.sources),
+    ),
+    Rule(
+        "!has(self.sources) || "
         "self.sources.all(s, ((has(s.topics) && s.topics.size() > 0) ? 1 : 0) + "
-        "(has(s.topicPattern) ? 1 : 0) + (has(s.files) ? 1 : 0) + (has(s.rate) ? 1 : 0) == 1)",
-        "each source needs exactly one of topics, topicPattern, files and rate",
+        "(has(s.topicPattern) ? 1 : 0) + (has(s.files) ? 1 : 0) + (has(s.table) ? 1 : 0) + "
+        "(has(s.rate) ? 1 : 0) == 1)",
+        "each source needs exactly one of topics, topicPattern, files, table and rate",
         "sources",
         lambda new, _: all(len(_source_kinds(s)) == 1 for s in new.sources),
+    ),
+    Rule(
+        "!has(self.sdp) || ((!has(self.sources) || self.sources.size() == 0) && "
+        "(!has(self.steps) || self.steps.size() == 0) && "
+        f"(!has(self.sink) || {_SINKS} == 0) && !has(self.deadLetter))",
+        "reads, transforms and writes in its project: remove sources, steps, sink and deadLetter",
+        "sdp",
+        lambda new, _: (
+            new.sdp is None
+            or not (new.sources or new.steps or _sink_kinds(new.sink) or new.dead_letter)
+        ),
     ),
 )
 
@@ -49,7 +74,8 @@ def problems(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
         found += _step(n, step, names)
         names.append(step_name(n, step))
     found += _names(spec)
-    found += _sink(spec)
+    found += _tests(spec)
+    found += _declarative(spec) if spec.sdp is not None else _sink(spec)
     found += _run(spec)
     return found
 
@@ -67,7 +93,7 @@ def step_name(number: int, step: Step) -> str:
 
 def _source_kinds(source: Source) -> list[str]:
     kinds = {"topics": source.topics, "topicPattern": source.topic_pattern,
-             "files": source.files, "rate": source.rate}  # fmt: skip
+             "files": source.files, "table": source.table, "rate": source.rate}  # fmt: skip
     return [name for name, given in kinds.items() if given]
 
 
@@ -120,13 +146,22 @@ def _format(at: str, source: Source) -> Problems:
         yield f"{at}.format.type", f"records can be {', '.join(TOPIC_FORMATS)}, not {form.type}"
     if source.rate is not None and form.type != "raw":
         yield f"{at}.format", "generated rows already have their columns"
-    if form.type in ("json", "csv", "parquet", "avro"):
+    yield from source_problems(at, source)
+    if source.table is not None and form.type != "raw":
+        yield f"{at}.format", "a table already has its columns"
+    if source.tombstones and not (source.kafka_source and form.type in PARSED_FORMATS):
+        yield (
+            f"{at}.tombstones",
+            f"is for topics of format {', '.join(PARSED_FORMATS)}; others keep records without a "
+            "value anyway",
+        )
+    if form.type in (*PARSED_FORMATS, "parquet"):
         if form.schema is None:
             example = '"page STRING, at TIMESTAMP"'
-            if form.type == "avro":
+            if form.type == "avro" and form.registry is None:
                 example = '{"type": "record", …}'
             yield f"{at}.format.schema", f"{form.type} needs one, for example {example}"
-        elif form.type == "avro" and not _is_json(form.schema):
+        elif form.type == "avro" and form.registry is None and not _is_json(form.schema):
             yield f"{at}.format.schema", "an Avro schema must be JSON"
     elif form.schema is not None:
         yield f"{at}.format.schema", f"{form.type} already has its columns"
@@ -172,18 +207,37 @@ def _names(spec: SparkPipelineSpec) -> Problems:
         seen.add(name)
 
 
+def _tests(spec: SparkPipelineSpec) -> Problems:
+    if spec.sdp is not None and spec.tests:
+        yield "tests", "are of steps; a project of sdp has none"
+    names = [source.name for source in spec.sources]
+    for number, test in enumerate(spec.tests):
+        for name, rows in test.rows.items():
+            at = f"tests[{number}].rows.{name}"
+            if name not in names:
+                yield at, f"there is no source {name}, only {', '.join(names)}"
+            elif not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                yield at, "must be a list of rows, each a mapping of columns to values"
+
+
 def _sink(spec: SparkPipelineSpec) -> Problems:
     sink = spec.sink
     needs_kafka = sink.topic is not None or sink.mirror is not None
     if needs_kafka and not (sink.kafka.bootstrap_servers or sink.cluster):
         yield from _cluster(spec, "sink")
     if sink.topic is not None:
-        if sink.topic.value == "avro" and sink.topic.schema is None:
+        yield from sink_problems(sink.topic)
+        registry = sink.topic.registry
+        if sink.topic.value == "avro" and sink.topic.schema is None and registry is None:
             yield "sink.topic.schema", 'avro needs one, for example {"type": "record", …}'
         elif sink.topic.schema is not None and not _is_json(sink.topic.schema):
             yield "sink.topic.schema", "an Avro schema must be JSON"
-    if sink.table is not None and sink.output_mode != "append":
-        yield "sink.outputMode", "a table can only be appended to"
+        if sink.topic.delivery == "exactlyOnce" and spec.mode == "batch":
+            yield "sink.topic.delivery", "exactlyOnce needs a checkpoint: use mode: availableNow"
+        if sink.topic.writers is not None and sink.topic.delivery != "exactlyOnce":
+            yield "sink.topic.writers", "has no effect without delivery: exactlyOnce"
+    if sink.table is not None:
+        yield from _table(spec, sink.table)
     if sink.mirror is not None:
         if spec.steps:
             yield "sink.mirror", "copies records unchanged: there can be no steps"
@@ -196,13 +250,47 @@ def _sink(spec: SparkPipelineSpec) -> Problems:
         yield "steps", "several sources need a step that combines them"
 
 
+def _table(spec: SparkPipelineSpec, table: TableSink) -> Problems:
+    if not table.key:
+        if spec.sink.output_mode != "append":
+            yield (
+                "sink.outputMode",
+                f"{spec.sink.output_mode} needs format: delta and a key; without them a table can "
+                "only be appended to",
+            )
+        if table.delete_when is not None:
+            yield "sink.table.deleteWhen", "has no effect without key"
+        return
+    if table.format != "delta":
+        yield "sink.table.key", "needs format: delta; Parquet files can only be appended to"
+    if spec.sink.output_mode == "complete":
+        yield "sink.outputMode", "with a key it can be append or update"
+    if spec.mode == "batch":
+        yield "sink.table.key", "mode: batch writes a new table; use availableNow"
+
+
+def _declarative(spec: SparkPipelineSpec) -> Problems:
+    if spec.mode == "batch":
+        yield "mode", "batch has no checkpoint, which sdp needs: use availableNow"
+    if "://" in (spec.checkpoint or "") and not _own_catalog(spec):
+        yield (
+            "checkpoint",
+            "the catalog of sdp's tables needs a directory on a disk: set spark.hadoop.hive."
+            "metastore.uris in sparkConf, or remove the checkpoint",
+        )
+
+
+def _own_catalog(spec: SparkPipelineSpec) -> bool:
+    return any("metastore" in key or ".catalog." in key for key in spec.spark_conf)
+
+
 def _run(spec: SparkPipelineSpec) -> Problems:
     if spec.dead_letter is not None:
         if not spec.kafka.bootstrap_servers:
             yield from _cluster(spec, "deadLetter")
-        parsed = ("json", "csv", "avro")
-        if not any(s.format.type in parsed for s in spec.sources):
-            yield "deadLetter", f"only records of format {', '.join(parsed)} can fail to parse"
+        if not any(s.format.type in PARSED_FORMATS for s in spec.sources):
+            formats = ", ".join(PARSED_FORMATS)
+            yield "deadLetter", f"only records of format {formats} can fail to parse"
         for n, source in enumerate(spec.sources):
             if spec.dead_letter.topic in source.topics:
                 yield f"sources[{n}].topics", "must not contain the dead-letter topic"

@@ -1,4 +1,4 @@
-"""Sources of a SparkPipeline: Kafka topics, a directory of files, or generated rows."""
+"""Sources of a SparkPipeline: Kafka topics, a directory of files, a table, or generated rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from odradek_api.base import ClusterRef, FreeForm, NonEmpty, Spec, TopicName
-from odradek_api.pipeline.common import Count, Dedup, Kafka, Name, Watermark
+from odradek_api.pipeline.common import Count, Dedup, Kafka, Name, UserRef, Watermark
+from odradek_api.pipeline.schema_registry import SchemaRegistry
 
 TOPICS_MAX = 100
 
@@ -16,18 +17,27 @@ class Format(Spec, frozen=True, kw_only=True):
     """How the values of records, or files, are parsed into columns."""
 
     type: Annotated[
-        Literal["raw", "text", "json", "csv", "avro", "parquet"],
+        Literal["raw", "text", "json", "csv", "avro", "protobuf", "parquet"],
         Meta(
             description="raw: Kafka's own columns (key, value, topic, partition, offset, "
-            "timestamp, headers). text: one column named value. json, csv, avro, parquet: the "
-            "columns of `schema`. Default: raw."
+            "timestamp, headers). text: one column named value. json, csv, avro, protobuf, "
+            "parquet: the columns of `schema`. Default: raw."
         ),
     ] = "raw"
     schema: Annotated[
         NonEmpty | None,
         Meta(
             description='Columns in SQL syntax, for example "page STRING NOT NULL, at TIMESTAMP", '
-            "or an Avro schema as JSON. Required for json, csv, avro and parquet."
+            "or an Avro schema as JSON. Required for json, csv, avro, protobuf and parquet. With a "
+            "registry: columns. Default: none."
+        ),
+    ] = None
+    registry: Annotated[
+        SchemaRegistry | None,
+        Meta(
+            description="For json, avro and protobuf: each record names its schema in this "
+            "registry, and `schema` has the columns that are taken from it. Default: records "
+            "have no such header."
         ),
     ] = None
     options: Annotated[
@@ -37,6 +47,23 @@ class Format(Spec, frozen=True, kw_only=True):
             "none."
         ),
     ] = field(default_factory=dict)
+
+
+class Table(Spec, frozen=True, kw_only=True):
+    """A table of Delta Lake."""
+
+    path: Annotated[
+        NonEmpty,
+        Meta(description="Its directory, for example /data/orders or s3a://bucket/orders."),
+    ]
+    changes: Annotated[
+        bool,
+        Meta(
+            description="Read the table's change feed, with the columns _change_type, "
+            "_commit_version and _commit_timestamp; a table that a pipeline writes with `key` has "
+            "one. Default: false; rows that are appended are read, and a changed row is an error."
+        ),
+    ] = False
 
 
 class Files(Spec, frozen=True, kw_only=True):
@@ -76,20 +103,57 @@ class Source(Spec, frozen=True, kw_only=True):
     ] = "source"
     topics: Annotated[
         list[TopicName],
-        Meta(max_length=TOPICS_MAX, description="Kafka topics to read, for example [visits]."),
+        Meta(
+            max_length=TOPICS_MAX,
+            description="Kafka topics to read, for example [visits]. A source has exactly one of "
+            "topics, topicPattern, files and rate.",
+        ),
     ] = field(default_factory=list)
     topic_pattern: Annotated[
         NonEmpty | None,
         Meta(
-            description="Regular expression; topics whose whole name matches are read, for example "
-            "visits-.*"
+            description="Regular expression; topics whose whole name matches are read, for "
+            'example "visits-.*". Default: the source has topics, files or rate.'
         ),
     ] = None
-    files: Annotated[Files | None, Meta(description="Directory whose new files are read.")] = None
-    rate: Annotated[Rate | None, Meta(description="Generated rows, for tests.")] = None
+    files: Annotated[
+        Files | None,
+        Meta(
+            description="Directory whose new files are read. Default: the source has topics, "
+            "topicPattern or rate."
+        ),
+    ] = None
+    rate: Annotated[
+        Rate | None,
+        Meta(
+            description="Generated rows, for tests. Default: the source has topics, topicPattern "
+            "or files."
+        ),
+    ] = None
+    table: Annotated[
+        Table | None,
+        Meta(
+            description="A table of Delta Lake. Default: the source is topics, topicPattern, files "
+            "or rate."
+        ),
+    ] = None
+    tombstones: Annotated[
+        bool,
+        Meta(
+            description="Of topics in json, csv, avro or protobuf: a record without a value is a "
+            "row with _key and _deleted = true. Default: false; it does not parse."
+        ),
+    ] = False
     cluster: Annotated[
         ClusterRef | None,
         Meta(description="KafkaCluster of the topics. Default: the pipeline's cluster."),
+    ] = None
+    user: Annotated[
+        UserRef | None,
+        Meta(
+            description="KafkaUser of this source, for a cluster that differs from the pipeline's, "
+            "for example of a mirror. Default: the pipeline's."
+        ),
     ] = None
     kafka: Annotated[
         Kafka,
@@ -116,7 +180,7 @@ class Source(Spec, frozen=True, kw_only=True):
         NonEmpty | None,
         Meta(
             description="With from: timestamp. Records from this time on are read, for example "
-            "2026-11-16T12:00:00Z; without a time zone it is UTC."
+            "2026-11-16T12:00:00Z; without a time zone it is UTC. Default: none."
         ),
     ] = None
     until: Annotated[

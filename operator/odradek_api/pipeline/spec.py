@@ -29,8 +29,19 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from odradek_api.base import ClusterRef, FreeForm, NonEmpty, Spec
-from odradek_api.pipeline.common import Dedup, Duration, Kafka, Name, Natural, Sql, Watermark
+from odradek_api.pipeline.common import (
+    Dedup,
+    Duration,
+    Kafka,
+    Name,
+    Natural,
+    Sql,
+    UserRef,
+    Watermark,
+)
+from odradek_api.pipeline.declarative import DeclarativeProject
 from odradek_api.pipeline.pods import Kubernetes
+from odradek_api.pipeline.samples import SampleTest
 from odradek_api.pipeline.sinks import DeadLetter, Sink
 from odradek_api.pipeline.sources import Source
 
@@ -47,18 +58,24 @@ class Step(Spec, frozen=True, kw_only=True):
     ] = None
     sql: Annotated[
         Sql | None,
-        Meta(description="A SELECT over the views of sources and earlier steps."),
+        Meta(
+            description="A SELECT over the views of sources and earlier steps, for example SELECT "
+            "page FROM source. Default: the step has python or code, or only a watermark or dedup."
+        ),
     ] = None
     python: Annotated[
         NonEmpty | None,
         Meta(
             description="Python file with functions of DataFrames, relative to the manifest, for "
-            "example steps.py."
+            "example steps.py. Default: the step has sql or code."
         ),
     ] = None
     code: Annotated[
         Sql | None,
-        Meta(description="Python source with functions of DataFrames, instead of a file."),
+        Meta(
+            description="Python source with functions of DataFrames, instead of a file. Default: "
+            "the step has sql or python."
+        ),
     ] = None
     function: Annotated[
         NonEmpty,
@@ -113,6 +130,14 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
             "kafka.bootstrapServers is required."
         ),
     ] = None
+    user: Annotated[
+        UserRef | None,
+        Meta(
+            description="KafkaUser that driver and executors log in as, with the credentials of "
+            "its Secret, which must be in the pipeline's namespace and contain client.properties "
+            "and librdkafka.conf. Default: none; they are anonymous."
+        ),
+    ] = None
     kafka: Annotated[
         Kafka,
         Meta(
@@ -122,8 +147,11 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
     ] = field(default_factory=Kafka)
     sources: Annotated[
         list[Source],
-        Meta(min_length=1, max_length=SOURCES_MAX, description="Where records come from."),
-    ]
+        Meta(
+            max_length=SOURCES_MAX,
+            description="Where records come from. Default: none; required without sdp.",
+        ),
+    ] = field(default_factory=list)
     steps: Annotated[
         list[Step],
         Meta(
@@ -132,7 +160,16 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
             "Default: none; the source goes to the sink.",
         ),
     ] = field(default_factory=list)
-    sink: Annotated[Sink, Meta(description="Where results go.")]
+    sink: Annotated[
+        Sink, Meta(description="Where results go. Default: none; required without sdp.")
+    ] = field(default_factory=Sink)
+    sdp: Annotated[
+        DeclarativeProject | None,
+        Meta(
+            description="A project of Spark Declarative Pipelines (spark-pipelines), instead of "
+            "sources, steps, sink and deadLetter. Default: none."
+        ),
+    ] = None
     dead_letter: Annotated[
         DeadLetter | None,
         Meta(
@@ -145,14 +182,15 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
         Meta(
             description="streaming runs until it is stopped. availableNow processes what is there "
             "and ends; the next run continues from its checkpoint. batch does the same without a "
-            "checkpoint. Default: streaming."
+            "checkpoint, and not with sdp. Default: streaming."
         ),
     ] = "streaming"
     trigger: Annotated[
         Duration | None,
         Meta(
-            description="With mode: streaming. Interval between batches, for example 10 seconds. "
-            "Default: each batch starts when the previous one has ended."
+            description="With mode: streaming. Interval between the starts of batches (with sdp: "
+            "of updates), for example 10 seconds. Default: each batch starts when the previous one "
+            "has ended; with sdp 1 minute."
         ),
     ] = None
     schedule: Annotated[
@@ -185,6 +223,14 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
         bool,
         Meta(description="Stop the pipeline; it continues from its checkpoint. Default: false."),
     ] = False
+    tests: Annotated[
+        list[SampleTest],
+        Meta(
+            max_length=100,
+            description="Tests of the steps with rows of their own, for `odradek pipeline test`. "
+            "Default: none.",
+        ),
+    ] = field(default_factory=list)
     kubernetes: Annotated[
         Kubernetes,
         Meta(description="How the pipeline runs on Kubernetes; the local runtime ignores it."),

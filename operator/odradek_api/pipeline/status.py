@@ -1,4 +1,4 @@
-"""What is reported about a pipeline: by its driver (JobStatus), and in the resource's status.
+"""The status of a pipeline: as its driver reports it (JobStatus), and in the resource.
 
 The driver writes its JobStatus to a file (local runtime) or to an annotation of its pod
 (Kubernetes), which the operator copies into the SparkPipeline's status:
@@ -28,9 +28,28 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lag: dict[str, int] = {}  # topic → records that are not read yet
     checkpoint: str = ""  # when the last batch was committed
     state_rows: int = 0  # keys and windows in the state store
+    state_bytes: int = 0  # memory of the state store
+    rows_by_source: dict[str, int] = {}  # the topics or directory of a source → rows of this run
     late_rows: int = 0  # dropped because they were later than the watermark
     rows_out: int = -1  # written by all batches of this run; -1: the sink does not say
     watermark: str = ""  # event time up to which windows are closed; empty without one
+
+
+class FlowStatus(Status, frozen=True, kw_only=True):
+    """One flow of a project of Spark's declarative pipelines."""
+
+    name: Annotated[str, Meta(description="Name of the flow.")]
+    state: Annotated[
+        str, Meta(description="Queued, Running, Completed, Skipped, Stopped, Failed, …")
+    ] = ""
+    inputs: Annotated[list[str], Meta(description="Tables and views that it reads.")] = field(
+        default_factory=list
+    )
+    rows: Annotated[
+        int, Meta(description="Rows that a streaming flow has read since the driver started.")
+    ] = 0
+    input_rate: Annotated[float, Meta(description="Records per second that arrived.")] = 0.0
+    message: Annotated[str, Meta(description="Why it failed.")] = ""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -38,7 +57,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     state: str  # Starting, Running, Completed, Stopped, Failed
     pid: int = 0
     since: str = ""
-    queries: dict[str, QueryProgress] = {}
+    queries: dict[str, QueryProgress] = {}  # of sdp: by the name of the streaming flow
+    flows: list[FlowStatus] = []  # of sdp: all flows
     field: str = ""  # the field of the spec that an error is about
     message: str = ""
 
@@ -78,9 +98,27 @@ class SparkPipelineStatus(Status, frozen=True, kw_only=True):
     process_rate: Annotated[
         float, Meta(description="Records per second while a batch was running.")
     ] = 0.0
+    rows_in: Annotated[int, Meta(description="Rows read since the driver started.")] = 0
+    rows_out: Annotated[
+        int, Meta(description="Rows written since the driver started; -1: the sink does not say.")
+    ] = -1
+    dead_letters: Annotated[
+        int, Meta(description="Records that went to the dead-letter topic since then.")
+    ] = 0
+    late_rows: Annotated[
+        int, Meta(description="Rows dropped since then because they were later than the watermark.")
+    ] = 0
+    state_rows: Annotated[int, Meta(description="Keys and windows in the state store.")] = 0
+    state_bytes: Annotated[int, Meta(description="Memory of the state store in bytes.")] = 0
+    watermark: Annotated[
+        str, Meta(description="Event time up to which windows are closed; empty without one.")
+    ] = ""
     batch: Annotated[int, Meta(description="Number of the last batch; -1 before the first.")] = -1
     batch_ms: Annotated[int, Meta(description="Duration of the last batch in milliseconds.")] = 0
     last_batch_time: Annotated[str, Meta(description="When the last batch was committed.")] = ""
+    flows: Annotated[
+        list[FlowStatus], Meta(description="The flows of a pipeline with spec.sdp.")
+    ] = field(default_factory=list)
     last_schedule_time: Annotated[
         str, Meta(description="Scheduled time of the last run that was started (spec.schedule).")
     ] = ""

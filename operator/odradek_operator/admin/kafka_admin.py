@@ -4,10 +4,10 @@
         kafka = admin.observe(settings={"log.cleaner.threads"}, topic_settings={"retention.ms"})
         admin.elect([TopicPartition("orders", 0)])
 
-The only module of the operator that talks to brokers. Works alike with both engines. Calls block,
-each request for at most REQUEST_TIMEOUT_S; callers run them in a thread where that matters. Calls
-that change something return what was refused, by topic, partition or broker, in the broker's own
-words; AdminError means that no broker answered.
+This package is all of the operator that talks to brokers. Works alike with both engines. Calls
+block, each request for at most REQUEST_TIMEOUT_S; callers run them in a thread where that matters.
+Calls that change something return what was refused, by topic, partition or broker, in the broker's
+own words; AdminError means that no broker answered.
 """
 
 from __future__ import annotations
@@ -19,16 +19,25 @@ from types import TracebackType
 from typing import Any, Self
 
 from odradek_operator.admin.log_dirs import ask_log_dirs
+from odradek_operator.admin.throttles import (
+    log_sizes,
+    move_directories,
+    remove_throttle,
+    set_throttle,
+)
+from odradek_operator.admin.users import carry_out_user, observe_users
 from odradek_operator.kafka.observed import (
     BrokerSetting,
-    Kafka,
     LogDir,
+    LogSizes,
+    ObservedKafka,
     ObservedTopic,
     Partition,
 )
+from odradek_operator.security.users import ObservedUsers, UserAction
 from odradek_protocol import ids
 from odradek_protocol.client import BrokerError, ClientError, ClientSettings, KafkaClient
-from odradek_protocol.client.admin import brokers, configs, log_dirs, partitions, quorum, topics
+from odradek_protocol.client.admin import brokers, configs, partitions, quorum, topics
 from odradek_protocol.client.admin.configs import (
     ConfigChange,
     ConfigOperation,
@@ -37,8 +46,13 @@ from odradek_protocol.client.admin.configs import (
 )
 from odradek_protocol.client.admin.partitions import ElectionType, Reassignment
 from odradek_protocol.client.admin.topics import BROKER_DEFAULT, NewTopic
+from odradek_protocol.client.connection import Connection
+from odradek_protocol.client.deadline import Deadline
 from odradek_protocol.client.metadata import TopicInfo
+from odradek_protocol.client.routes import Broker, Route
+from odradek_protocol.client.settings import PLAINTEXT, Address, Security
 from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.api_keys import ApiKey
 
 CONNECT_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
@@ -61,9 +75,10 @@ class AdminError(Exception):
 
 class KafkaAdmin:
     def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap  # may be changed between calls
+        self.bootstrap = bootstrap  # may be changed between calls, like `security`
+        self.security: Security = PLAINTEXT
         self._client: KafkaClient | None = None
-        self._client_bootstrap = ""
+        self._client_route: tuple[str, Security] = ("", PLAINTEXT)
         self._log_dirs: dict[int, tuple[LogDir, ...]] = {}
         self._log_dirs_until = 0.0  # time.monotonic(): when they are asked for again
 
@@ -87,28 +102,31 @@ class KafkaAdmin:
     def _connected(self) -> Iterator[KafkaClient]:
         """The client of the current bootstrap addresses; its errors become AdminErrors."""
         try:
-            if self._client is None or self._client_bootstrap != self.bootstrap:
+            if self._client is None or self._client_route != (self.bootstrap, self.security):
                 self.close()
-                self._client = KafkaClient(
-                    self.bootstrap,
-                    ClientSettings(
-                        client_id="odradek-operator",
-                        connect_timeout_s=CONNECT_TIMEOUT_S,
-                        request_timeout_s=REQUEST_TIMEOUT_S,
-                        read_timeout_s=READ_TIMEOUT_S,
-                        deadline_s=REQUEST_TIMEOUT_S,
-                    ),
-                )
-                self._client_bootstrap = self.bootstrap
+                self._client = KafkaClient(self.bootstrap, self._settings())
+                self._client_route = (self.bootstrap, self.security)
             yield self._client
         except BrokerError as error:
             raise AdminError(str(error)) from error
         except ClientError as error:
             raise AdminError(f"{self.bootstrap} does not answer: {error}") from error
 
+    def _settings(self) -> ClientSettings:
+        return ClientSettings(
+            client_id="odradek-operator",
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            request_timeout_s=REQUEST_TIMEOUT_S,
+            read_timeout_s=READ_TIMEOUT_S,
+            deadline_s=REQUEST_TIMEOUT_S,
+            security=self.security,
+        )
+
     # -- observe -----------------------------------------------------------------------------------
 
-    def observe(self, settings: Iterable[str] = (), topic_settings: Iterable[str] = ()) -> Kafka:
+    def observe(
+        self, settings: Iterable[str] = (), topic_settings: Iterable[str] = ()
+    ) -> ObservedKafka:
         """All that a plan needs; of topics and brokers only the settings that are named."""
         with self._connected() as client:
             cluster = brokers.describe_cluster(client)
@@ -120,14 +138,15 @@ class KafkaAdmin:
             moves |= partitions.list_reassignments(client)
             topic_configs = self._topic_configs(client, found, {MIN_ISR, *topic_settings})
             live = frozenset(b.broker_id for b in cluster.brokers.values() if not b.fenced)
-            return Kafka(
+            return ObservedKafka(
                 cluster_id=cluster.cluster_id,
                 controller=state.leader_id,
                 voters=frozenset(voter.node_id for voter in state.voters),
                 lagging_voters=_lagging(state.voters),
+                voter_listeners=state.listeners_of,
                 registered={b.broker_id: b.rack or "" for b in cluster.brokers.values()},
                 live=live,
-                partitions=tuple(_partitions(found, moves, topic_configs)),
+                partitions=tuple(partitions_of(found, moves, topic_configs)),
                 topics={name: _topic(topic, topic_configs[name]) for name, topic in found.items()},
                 settings=self._broker_settings(client, live, settings),
                 log_dirs=self._ask_log_dirs(client, cluster),
@@ -177,16 +196,21 @@ class KafkaAdmin:
             if not isinstance(answer, ClientError)  # shutting down: nothing is concluded
         }
 
-    def log_dir_bytes(self) -> dict[int, dict[str, int]]:
-        """Broker → directory → bytes of its replicas; failed directories are left out."""
+    def log_sizes(self) -> LogSizes:
+        """The bytes of every replica, of all brokers that answer."""
         with self._connected() as client:
-            return {
-                broker: {d.path: sum(d.replica_bytes.values()) for d in found if not d.offline}
-                for broker, found in log_dirs.describe_log_dirs(client).items()
-                if not isinstance(found, ClientError)
-            }
+            return log_sizes(client)
+
+    def observe_users(self) -> ObservedUsers:
+        with self._connected() as client:
+            return observe_users(client)
 
     # -- change ------------------------------------------------------------------------------------
+
+    def carry_out_user(self, action: UserAction) -> None:
+        """Raises AdminError also if a broker refuses the action."""
+        with self._connected() as client:
+            carry_out_user(client, action)
 
     def create_topics(self, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """name → num_partitions, replication_factor, configs. Returns name → why not."""
@@ -220,8 +244,48 @@ class KafkaAdmin:
         refused = self._alter(ResourceType.BROKER, {configs.ALL_BROKERS: changes})
         return {"all brokers": refused[configs.ALL_BROKERS]} if refused else {}
 
+    def load_files_again(self, node: int, settings: Mapping[str, str]) -> dict[str, str]:
+        """Alters settings that name files to the values they have: Kafka then reads the files.
+
+        The broker itself is asked, because it checks the files before.
+        """
+        return self._alter(ResourceType.BROKER, {str(node): settings}, Broker(node))
+
+    def load_controllers_files_again(
+        self, node: int, settings: Mapping[str, str], controllers: Iterable[str]
+    ) -> dict[str, str]:
+        """The same for a dedicated controller: only the active one of them answers for it.
+
+        `controllers`: the addresses of their listeners, which clients cannot find by themselves.
+        """
+        changes = [ConfigChange(n, ConfigOperation.SET, v) for n, v in settings.items()]
+        request = configs.alter_request(ResourceType.BROKER, {str(node): changes})
+        why = "no controller answers"
+        for address in controllers:
+            try:
+                connection = Connection(Address.parse(address), self._settings())
+            except ClientError as error:
+                why = str(error)
+                continue
+            try:
+                deadline = Deadline(REQUEST_TIMEOUT_S)
+                answer = connection.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, deadline)
+            except ClientError as error:
+                why = str(error)
+                continue
+            finally:
+                connection.close()
+            refused = configs.refused(answer)
+            if not refused:
+                return {}
+            why = next(iter(refused.values())).detail
+        return {str(node): why}
+
     def _alter(
-        self, kind: ResourceType, changes: Mapping[str, Mapping[str, str | None]]
+        self,
+        kind: ResourceType,
+        changes: Mapping[str, Mapping[str, str | None]] | Mapping[str, Mapping[str, str]],
+        route: Route | None = None,
     ) -> dict[str, str]:
         operations = {
             name: [
@@ -233,7 +297,7 @@ class KafkaAdmin:
             for name, entries in changes.items()
         }
         with self._connected() as client:
-            refused = configs.alter_configs(client, kind, operations)
+            refused = configs.alter_configs(client, kind, operations, route)
         return {name: error.detail for name, error in refused.items()}
 
     def elect(self, wanted: Iterable[TopicPartition]) -> dict[str, str]:
@@ -248,6 +312,28 @@ class KafkaAdmin:
         with self._connected() as client:
             refused = partitions.alter_reassignments(client, wanted)
         return {str(place): error.detail for place, error in refused.items()}
+
+    def cancel_moves(self, wanted: Iterable[TopicPartition]) -> dict[str, str]:
+        """Their partitions keep the old replicas; a move that has ended meanwhile stays."""
+        places: dict[TopicPartition, None] = dict.fromkeys(wanted)
+        with self._connected() as client:
+            refused = partitions.alter_reassignments(client, places)
+        ended = "NO_REASSIGNMENT_IN_PROGRESS"
+        return {str(p): error.detail for p, error in refused.items() if error.name != ended}
+
+    def set_throttle(
+        self, at: Iterable[int], rate: float, topics: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, str]:
+        with self._connected() as client:
+            return set_throttle(client, at, rate, topics)
+
+    def remove_throttle(self, at: Iterable[int], names: Iterable[str]) -> dict[str, str]:
+        with self._connected() as client:
+            return remove_throttle(client, at, names)
+
+    def move_directories(self, moves: Mapping[int, Mapping[TopicPartition, str]]) -> dict[str, str]:
+        with self._connected() as client:
+            return move_directories(client, moves)
 
     def unregister(self, broker: int) -> dict[str, str]:
         with self._connected() as client, _unless("BROKER_ID_NOT_REGISTERED", broker) as refused:
@@ -281,7 +367,7 @@ class KafkaAdmin:
 # -- answers ---------------------------------------------------------------------------------------
 
 
-def _partitions(
+def partitions_of(
     found: Mapping[str, TopicInfo],
     moves: Mapping[ids.TopicPartition, Reassignment],
     topic_configs: Mapping[str, configs.Configs],
@@ -330,7 +416,7 @@ def _not_done(refused: Mapping[str, BrokerError]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _unless(same_as_done: str, broker: int) -> Iterator[dict[str, str]]:
-    """What the broker refuses inside of the block; an error that means "done already" is none."""
+    """Collects the broker's refusals inside of the block, except "done already"."""
     refused: dict[str, str] = {}
     try:
         yield refused

@@ -1,7 +1,7 @@
 """The actions of a plan. Every action carries its Reason, which the Event, the log line and
 `odradek plan` show.
 
-`Wait` and `Refuse` do nothing: they say what is pending, or what will not be done and why.
+`Wait` and `Refuse` do nothing: they report a pending condition, or a refused change.
 """
 
 from __future__ import annotations
@@ -11,16 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from odradek_operator.kafka.placement import is_controller
+from odradek_operator.reason import Reason as Reason  # part of every action
 from odradek_protocol.ids import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    code: str  # a word for machines: ConfigChanged
-    message: str  # a sentence for people
-
-    def __str__(self) -> str:
-        return self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +33,51 @@ class Restart:
 class Elect:
     partitions: tuple[TopicPartition, ...]
     reason: Reason
+    subject: str = ""  # "namespace/name" of a KafkaRebalance; empty: the cluster itself
 
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
     moves: Mapping[TopicPartition, tuple[int, ...]]
     reason: Reason
+    subject: str = ""  # "namespace/name" of a KafkaRebalance; empty: the cluster itself
+
+
+@dataclass(frozen=True, slots=True)
+class CancelMoves:
+    """Partitions keep their old replicas."""
+
+    partitions: tuple[TopicPartition, ...]
+    reason: Reason
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDirectories:
+    """Replicas move within their brokers: broker → replica → directory."""
+
+    moves: Mapping[int, Mapping[TopicPartition, str]]
+    reason: Reason
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Limits the replication of these replicas, before they move."""
+
+    brokers: tuple[int, ...]
+    rate: int  # bytes per second and broker, in each direction
+    topics: Mapping[str, Mapping[str, str]]
+    reason: Reason
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unthrottle:
+    brokers: tuple[int, ...]
+    topics: tuple[str, ...]
+    reason: Reason
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +122,7 @@ class RemoveBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     name: str
     partitions: int  # -1: the broker's default
     replication_factor: int  # -1: the broker's default
@@ -100,7 +131,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    topics: tuple[NewTopic, ...]
+    topics: tuple[TopicToCreate, ...]
     reason: Reason
 
 
@@ -128,6 +159,7 @@ class Wait:
     brokers: tuple[int, ...] = ()
     partition: TopicPartition | None = None
     since: float = 0.0  # unix seconds, where it is known
+    subject: str = ""  # of a KafkaRebalance
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +173,10 @@ Action: TypeAlias = (
     | Restart
     | Elect
     | Reassign
+    | CancelMoves
+    | MoveDirectories
+    | Throttle
+    | Unthrottle
     | AlterBrokerConfig
     | AddVoter
     | RemoveVoter
@@ -155,6 +191,8 @@ Action: TypeAlias = (
     | Refuse
 )
 Plan: TypeAlias = tuple[Action, ...]
+# The actions of a KafkaRebalance; a Wait is not one of them.
+Rebalancing: TypeAlias = Elect | Reassign | CancelMoves | MoveDirectories | Throttle | Unthrottle
 
 NAMES_MAX = 5  # names in a sentence; the others are counted
 

@@ -17,6 +17,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from odradek_operator.kafka.links import CONTROLLER_NAME, CONTROLLERS
+
 CLUSTER_ID, FORMAT = "@cluster-id", "@format"  # for the program that formats the disk
 METRICS = "@metrics"  # host:port of /metrics, for the program that starts it
 METRICS_RULES = Path(__file__).with_name("apache-metrics.yaml")
@@ -30,25 +32,27 @@ def apache_settings(
     advertised: str,
     metrics: str,
     formation: Sequence[int],
-    controllers: Mapping[int, str],  # possible voters → host:port of the controller listener
+    controllers: Mapping[int, Mapping[str, str]],  # possible voters → listener → host:port
     cluster_id: str,
 ) -> dict[str, str]:
     votes = node in formation
     roles = [*(["broker"] if listeners else []), *(["controller"] if votes else [])]
     binds, names = [listeners], [advertised]
-    if votes:
-        host, _, port = controllers[node].rpartition(":")
-        binds.append(f"CONTROLLER://{host if host.startswith('127.') else ''}:{port}")
-        names.append(f"CONTROLLER://{controllers[node]}")
-    voters = [f"{b}@{controllers[b]}:{directory_id(cluster_id, b)}" for b in formation]
+    for name, address in controllers[node].items() if votes else ():
+        host, _, port = address.rpartition(":")
+        binds.append(f"{name}://{host if host.startswith('127.') else ''}:{port}")
+        names.append(f"{name}://{address}")
+    reached = {b: next(iter(controllers[b].values())) for b in formation}
+    voters = [f"{b}@{address}:{directory_id(cluster_id, b)}" for b, address in reached.items()]
+    listed = controllers[formation[0]] if formation else {CONTROLLER_NAME: ""}
     return {
         "process.roles": ",".join(roles),
         "listeners": ",".join(filter(None, binds)),
         "advertised.listeners": ",".join(filter(None, names)),
         "listener.security.protocol.map": LISTENERS,
         **({"inter.broker.listener.name": "PLAINTEXT"} if listeners else {}),
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.bootstrap.servers": ",".join(controllers[b] for b in formation),
+        CONTROLLERS: ",".join(listed),
+        "controller.quorum.bootstrap.servers": ",".join(reached.values()),
         METRICS: metrics,
         CLUSTER_ID: cluster_id,
         FORMAT: f"--initial-controllers {','.join(voters)}"

@@ -1,7 +1,7 @@
 """spec → desired state: nodes with all their settings, and topics. Does no I/O.
 
     layout = lay_out(resource, racks, known)            # which nodes in which racks
-    endpoints = platform.endpoints(layout.nodes, layout.spec)
+    endpoints = platform.endpoints(layout)
     desired = build(resource, layout, known, endpoints)
 
 `Known` is what must survive a restart of the operator: which ids exist, which nodes formed the
@@ -23,6 +23,7 @@ from odradek_api.kafka_cluster.rules import CONTROLLER_COUNT_FIXED, CONTROLLERS_
 from odradek_api.kafka_cluster.spec import Controllers, KafkaClusterSpec
 from odradek_api.topic import TopicSpec
 from odradek_operator.kafka.apache import FORMAT, apache_settings
+from odradek_operator.kafka.links import INTER_BROKER, Links, decide, with_links
 from odradek_operator.kafka.placement import (
     Placement,
     is_controller,
@@ -30,6 +31,7 @@ from odradek_operator.kafka.placement import (
     place_controllers,
     racks_in_use,
 )
+from odradek_operator.kafka.security_settings import KeyStores, security_settings
 
 VOTERS_MAX = 3
 # Used at a broker's first start only; afterwards it reads the quorum from its own disk. So a change
@@ -56,7 +58,10 @@ class Endpoint:
     advertised: str
     admin: str
     log_dirs: tuple[str, ...]
-    controller: str = ""  # host:port of the controller listener (engine apache only)
+    # Engine apache: listener of the metadata quorum → host:port, the one in use first.
+    controllers: Mapping[str, str] = field(default_factory=dict)
+    clients: str = ""  # host:port of the first listener for clients; empty: the same as `address`
+    stores: KeyStores | None = None  # where its certificates are
 
 
 @dataclass(frozen=True)
@@ -67,16 +72,18 @@ class Known:
     cluster_id: str = ""
     controllers: Mapping[int, str] = field(default_factory=dict)  # dedicated ones: id → rack
     secrets: str = ""  # a hash of the Secrets that its pods mount
+    started_with: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # existing nodes
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClusterLayout:
     """Which nodes there should be, and in which rack each one is."""
 
     spec: KafkaClusterSpec  # as it can be fulfilled
     racks: tuple[str, ...]
     placement: Placement
     controllers: Mapping[int, str]  # dedicated ones: id → rack
+    links: Links
     refused: str = ""  # why `spec` differs from the resource's
 
     @property
@@ -91,6 +98,7 @@ class DesiredBroker:
     rack: str
     address: str
     settings: Mapping[str, str]  # Kafka settings, and the @-settings above
+    clients: str = ""  # host:port for clients; empty: the same as `address`
 
     @property
     def properties(self) -> dict[str, str]:
@@ -123,6 +131,12 @@ class DesiredCluster:
     generation: int = 0
     controllers: Mapping[int, DesiredBroker] = field(default_factory=dict)  # dedicated ones
     refused: str = ""  # the part of the spec that cannot be fulfilled
+    links: Links = field(default_factory=lambda: Links(""))
+
+    @property
+    def secured(self) -> bool:
+        """Whether nodes need certificates; also while TLS is added or removed."""
+        return self.links.secured
 
     @property
     def nodes(self) -> dict[int, DesiredBroker]:
@@ -130,22 +144,27 @@ class DesiredCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(broker.address for broker in self.brokers.values())
+        """Addresses for clients."""
+        return ",".join(broker.clients or broker.address for broker in self.brokers.values())
 
 
-def lay_out(resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known) -> Layout:
+def lay_out(
+    resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known
+) -> ClusterLayout:
     """`racks`: the values of the topology key that the nodes of the platform have."""
     spec, refused = _as_formed(resource.spec, known.formation)
     in_use = racks_in_use(spec.racks.names, racks, known.existing)
     placement = place_brokers(spec.brokers, in_use, known.existing, known.kept)
     count = spec.controllers.replicas if spec.controllers else 0
     controllers = place_controllers(count, in_use, known.controllers)
-    return Layout(spec, in_use, placement, controllers, refused)
+    links = decide(spec, known.started_with)
+    spec = with_links(spec, links, known.started_with.values())
+    return ClusterLayout(spec, in_use, placement, controllers, links, refused)
 
 
 def build(
     resource: Resource[KafkaClusterSpec],
-    layout: Layout,
+    layout: ClusterLayout,
     known: Known,
     endpoints: Mapping[int, Endpoint],
 ) -> DesiredCluster:
@@ -172,7 +191,9 @@ def build(
                 **shared,
                 **_own_settings(broker, rack, endpoints[broker]),
                 **_engine(spec.engine, broker, placement, formation, endpoints, known.cluster_id),
+                **security_settings(spec, layout.links, endpoints[broker].stores),
             },
+            endpoints[broker].clients,
         )
         for broker, rack in placement.brokers.items()
     }
@@ -189,9 +210,10 @@ def build(
         cluster_id=known.cluster_id,
         generation=resource.generation,
         refused=layout.refused,
+        links=layout.links,
         controllers={
-            node: _controller(node, rack, shared, formation, endpoints, known.cluster_id)
-            for node, rack in controllers.items()
+            node: _controller(node, layout, shared, formation, endpoints, known.cluster_id)
+            for node in controllers
         },
     )
 
@@ -215,7 +237,7 @@ def _as_formed(spec: KafkaClusterSpec, formation: Sequence[int]) -> tuple[KafkaC
 
 def _controller(
     node: int,
-    rack: str,
+    layout: ClusterLayout,
     shared: Mapping[str, str],
     formation: Sequence[int],
     endpoints: Mapping[int, Endpoint],
@@ -223,9 +245,12 @@ def _controller(
 ) -> DesiredBroker:
     """A controller creates topics with the brokers' defaults, so it needs their settings too."""
     own = endpoints[node]
-    where = {b: endpoints[b].controller for b in formation}
+    rack = layout.controllers[node]
+    where = {b: endpoints[b].controllers for b in formation}
     engine = apache_settings(node, "", "", own.admin, formation, where, cluster_id)
-    settings = {**shared, **_own_settings(node, rack, own), **engine}
+    security = security_settings(layout.spec, layout.links, own.stores)
+    security.pop(INTER_BROKER, None)
+    settings = {**shared, **_own_settings(node, rack, own), **engine, **security}
     return DesiredBroker(node, rack, own.address, settings)
 
 
@@ -286,7 +311,7 @@ def _engine(
     """Settings that differ between the engines: how brokers find each other; the admin port."""
     own = endpoints[broker]
     if engine == "apache":
-        controllers = {b: endpoint.controller for b, endpoint in endpoints.items()}
+        controllers = {b: endpoint.controllers for b, endpoint in endpoints.items()}
         voting = [b for b in formation if b in controllers]
         return apache_settings(
             broker, own.listeners, own.advertised, own.admin, voting, controllers, cluster_id

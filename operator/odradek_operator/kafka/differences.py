@@ -28,7 +28,7 @@ _PER_BROKER = ("listener", "advertised.listeners", "ssl.", "broker.", "node.id",
 def restart_reason(
     desired: DesiredBroker, found: ObservedBroker, settings: Mapping[str, BrokerSetting]
 ) -> Reason | None:
-    """Why this broker has to be restarted; None if it has not.
+    """Why this broker has to be restarted; None if that is not necessary.
 
     `settings` is empty if the broker could not be asked. Then it is unknown what can be changed at
     run time, and only @-settings count, unless the broker cannot run at all. The same holds if its

@@ -1,8 +1,8 @@
 """Log directories that are low on space or have failed: `status.disks`, condition DiskPressure.
 
-Does no I/O: it is computed from DescribeLogDirs, from how processes ended, and from the previous
-status, which has since when a directory is in its state, and what is known about a broker that does
-not answer.
+Does no I/O: it is computed from DescribeLogDirs, from exit codes of processes, and from the
+previous status. That has the time at which a directory entered its state, and the last facts about
+a broker that does not answer.
 
     Low       less free space than the reserve, until there is 1.25 times as much: our broker
               refuses producers and hands over its leaders where it can
@@ -68,7 +68,7 @@ def disk_pressure(disks: Sequence[DiskStatus], observed: Observed) -> tuple[str,
 def transitions(
     before: Iterable[DiskStatus], after: Iterable[DiskStatus]
 ) -> list[tuple[Reason, bool]]:
-    """What began and what ended between two statuses: the events, and whether each is a warning."""
+    """The changes between two statuses, as events, and whether each is a warning."""
     old = {_key(one): one for one in before}
     new = {_key(one): one for one in after}
     began = [(Reason(CODES[o.state], o.message), True) for k, o in new.items() if k not in old]

@@ -10,10 +10,12 @@ from odradek_operator.kafka.actions import (
     AddVoter,
     AlterBrokerConfig,
     AlterTopicConfigs,
+    CancelMoves,
     CreateTopics,
     DeleteTopics,
     Elect,
     GrowTopics,
+    MoveDirectories,
     Reassign,
     Refuse,
     RemoveBroker,
@@ -21,7 +23,9 @@ from odradek_operator.kafka.actions import (
     Restart,
     StartBrokers,
     StopBroker,
+    Throttle,
     UnregisterBroker,
+    Unthrottle,
     Wait,
     listed,
     named,
@@ -47,6 +51,15 @@ def what(action: Action) -> str:
             return f"elect preferred leaders of {listed(partitions)}"
         case Reassign(moves):
             return f"move {len(moves)} partitions"
+        case CancelMoves(partitions):
+            return f"cancel the moves of {listed(partitions)}"
+        case MoveDirectories(moves):
+            return f"move {sum(map(len, moves.values()))} replicas to other directories"
+        case Throttle(brokers, rate):
+            return f"throttle moves to {rate / 1e6:g} MB/s on {named(brokers)}"
+        case Unthrottle(brokers, topics):
+            on = [named(brokers)] * bool(brokers) + [listed(topics, "topic")] * bool(topics)
+            return f"remove the throttle from {' and '.join(on)}"
         case AlterBrokerConfig():
             return "alter all brokers"
         case AddVoter(broker):

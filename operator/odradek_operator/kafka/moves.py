@@ -24,8 +24,8 @@ from odradek_operator.kafka.actions import (
 )
 from odradek_operator.kafka.desired import VOTERS_MAX, DesiredCluster
 from odradek_operator.kafka.observed import (
-    Kafka,
     Observed,
+    ObservedKafka,
     Partition,
     Phase,
 )
@@ -38,11 +38,17 @@ EVEN_ENOUGH = 0.1  # brokers within 10 % of the average are balanced
 
 
 def drain(
-    desired: DesiredCluster, observed: Observed, kafka: Kafka, *, restarting: bool = False
+    desired: DesiredCluster,
+    observed: Observed,
+    kafka: ObservedKafka,
+    emptied_by: str = "",
+    *,
+    restarting: bool = False,
 ) -> Plan:
     """The next step for leaving brokers: move replicas, leave the quorum, stop, remove.
 
-    While other brokers restart, replicas may move, but no voter leaves the quorum.
+    While other brokers restart, replicas may move, but no voter leaves the quorum. `emptied_by`: a
+    KafkaRebalance that moves the replicas.
     """
     leaving = desired.leaving.keys() & observed.brokers.keys()
     if not leaving:
@@ -55,6 +61,10 @@ def drain(
     holding = [p for p in kafka.partitions if leaving & {*p.replicas}]
     busy = {r for p in holding for r in p.replicas}
     plan = _move_off(desired, kafka, leaving, holding)
+    if emptied_by and plan:
+        why = f"KafkaRebalance {emptied_by} moves {len(holding)} partitions off "
+        why += f"{listed(sorted(leaving), 'broker')}; see its status"
+        plan = (Wait(Reason("Draining", why), tuple(sorted(leaving)), holding[0].id),)
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
     # The highest id first, but a removal that has started is finished before the next one.
     empty = sorted(leaving - busy, key=lambda broker: (broker not in ready, broker))
@@ -65,7 +75,7 @@ def drain(
 
 
 def _move_off(
-    desired: DesiredCluster, kafka: Kafka, leaving: Iterable[int], holding: list[Partition]
+    desired: DesiredCluster, kafka: ObservedKafka, leaving: Iterable[int], holding: list[Partition]
 ) -> Plan:
     staying = {b: broker.rack for b, broker in desired.brokers.items()}
     load = Load(kafka.partitions)
@@ -98,7 +108,7 @@ def _move_off(
 
 
 def _take_away(
-    desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int]
+    desired: DesiredCluster, observed: Observed, kafka: ObservedKafka, empty: list[int]
 ) -> AddVoter | RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
     """The next step of removing the last of the empty brokers."""
     broker = empty[-1]
@@ -116,7 +126,11 @@ def _take_away(
 
 
 def _leave_quorum(
-    desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int], reason: Reason
+    desired: DesiredCluster,
+    observed: Observed,
+    kafka: ObservedKafka,
+    empty: list[int],
+    reason: Reason,
 ) -> AddVoter | RemoveVoter | Wait | None:
     """The step before a voter may stop. None: it may stop, or it is not a voter.
 
@@ -154,7 +168,7 @@ def _leave_quorum(
     return RemoveVoter(voters[-1], reason)
 
 
-def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:
+def repair_racks(desired: DesiredCluster, kafka: ObservedKafka) -> Plan:
     """Moves replicas that share a rack although there are enough racks."""
     racks = {b: broker.rack for b, broker in desired.brokers.items()}
     load = Load(kafka.partitions)
@@ -171,7 +185,7 @@ def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:
     return (Reassign(moves, Reason("RackRepair", why)),)
 
 
-def level(desired: DesiredCluster, kafka: Kafka) -> Plan:
+def level(desired: DesiredCluster, kafka: ObservedKafka) -> Plan:
     """Moves replicas from brokers with the most to brokers with the fewest, such as new ones."""
     racks = {b: broker.rack for b, broker in desired.brokers.items()}
     if len(racks) < 2 or any(p.moving for p in kafka.partitions):

@@ -6,7 +6,7 @@ if no broker answers: then nothing about partitions is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -50,6 +50,7 @@ class ObservedBroker:
     file_unseen: bool = False  # `started_with` has only the @-settings
     wants_restart: str = ""  # why the platform needs a restart, independent of settings
     ended: Ended | None = None
+    host_ip: str = ""  # of its machine, for listeners with node ports; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,51 @@ class LogDir:
 
 
 @dataclass(frozen=True, slots=True)
-class Kafka:
+class SizedDir:
+    """A log directory with the bytes of its replicas."""
+
+    path: str
+    offline: bool = False
+    usable_bytes: int = -1
+    replica_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # Copies that replace a replica in another directory when they are complete.
+    future_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSizes:
+    at: float  # time.monotonic()
+    brokers: Mapping[int, tuple[SizedDir, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Bytes per second as brokers measured them. Ours know each replica, Apache Kafka's each topic.
+
+    A window is shorter on a broker that has just started; `seconds` has the real length.
+    """
+
+    window: str = ""  # minute, hour or day
+    seconds: Mapping[int, float] = field(default_factory=dict)  # of brokers that answered
+    # Sums over the replicas: what producers sent, and what consumers got.
+    bytes_in: Mapping[TopicPartition, float] = field(default_factory=dict)
+    bytes_out: Mapping[TopicPartition, float] = field(default_factory=dict)
+    # (broker, topic) → bytes in and out of the partitions that the broker leads; Apache Kafka.
+    topics: Mapping[tuple[int, str], tuple[float, float]] = field(default_factory=dict)
+    cpu: Mapping[int, float] = field(default_factory=dict)  # broker → cores
+
+    def know(self, brokers: Iterable[int]) -> bool:
+        return set(brokers) <= self.seconds.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedKafka:
     cluster_id: str = ""
     controller: int = -1
     voters: frozenset[int] = frozenset()
     lagging_voters: frozenset[int] = frozenset()
+    # Voter → listeners at which the others know it.
+    voter_listeners: Mapping[int, frozenset[str]] = field(default_factory=dict)
     registered: Mapping[int, str] = field(default_factory=dict)  # broker → rack; or fenced
     live: frozenset[int] = frozenset()  # registered and not fenced
     partitions: tuple[Partition, ...] = ()
@@ -124,7 +165,7 @@ class Kafka:
 class Observed:
     now: float
     brokers: Mapping[int, ObservedBroker] = field(default_factory=dict)
-    kafka: Kafka | None = None
+    kafka: ObservedKafka | None = None
     unreachable: str = ""  # why `kafka` is None
     dynamic_config: frozenset[str] = frozenset()  # settings that the operator altered itself
     # Topic name → key of the resource that manages it, and the settings that it set.

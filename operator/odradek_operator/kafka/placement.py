@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 NO_RACK = ""
-CONTROLLER_IDS = 10_000  # the first id of a dedicated controller; brokers are below
+CONTROLLER_IDS = 10_000  # the first id of a dedicated controller; broker ids are smaller
 
 
 @dataclass(frozen=True)

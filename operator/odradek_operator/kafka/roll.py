@@ -1,6 +1,6 @@
 """The rolling restart as one decision: the next step, or what it waits for. Does no I/O.
 
-    decide_roll(view) -> Restart | Elect | Wait | Done
+    decide_roll(view) -> Restart | Elect | Wait | NothingToRestart
 
 It is called in every pass with a new observation and keeps nothing between passes, so an operator
 that was restarted continues where the cluster is. It never gives up and never forces a step.
@@ -78,11 +78,11 @@ class RollView:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class NothingToRestart:
     pass
 
 
-Decision: TypeAlias = Restart | Elect | Wait | Done
+Decision: TypeAlias = Restart | Elect | Wait | NothingToRestart
 CRASHED = "RestartCrashed"
 
 
@@ -161,10 +161,10 @@ def _elect(view: RollView) -> Elect | None:
     return Elect(tuple(away[:ELECT_MAX]), Reason("PreferredLeaders", why))
 
 
-def _restart(view: RollView) -> Restart | Wait | Done:
+def _restart(view: RollView) -> Restart | Wait | NothingToRestart:
     pending = view.pending
     if not pending:
-        return Done()
+        return NothingToRestart()
     others = [b for b in pending if b != view.controller]
     candidates = others or pending  # the active controller is last
     batches = [_batch(view, group) for group in _by_rack(view, candidates)]

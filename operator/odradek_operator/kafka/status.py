@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from odradek_api.base import Condition, instant
 from odradek_api.kafka_cluster.status import (
     BrokerStatus,
+    CertificateStatus,
     ControllerStatus,
     DiskStatus,
     KafkaClusterStatus,
+    ListenerStatus,
     RollingStatus,
 )
 from odradek_api.topic import TopicStatus
@@ -30,13 +32,14 @@ from odradek_operator.kafka.actions import (
     listed,
     named,
 )
+from odradek_operator.kafka.client_addresses import client_addresses
 from odradek_operator.kafka.desired import DesiredCluster, DesiredTopic
 from odradek_operator.kafka.disks import disk_pressure, disk_statuses
 from odradek_operator.kafka.make_plan import controllers_view, roll_view
 from odradek_operator.kafka.observed import (
     NO_LEADER,
-    Kafka,
     Observed,
+    ObservedKafka,
     Partition,
     Phase,
 )
@@ -52,6 +55,7 @@ def cluster_status(
     observed: Observed,
     plan: Plan,
     before: KafkaClusterStatus | None = None,
+    certificates: Sequence[CertificateStatus] = (),
 ) -> KafkaClusterStatus:
     kafka = observed.kafka
     disks = disk_statuses(desired, observed, before.disks if before else [], instant(observed.now))
@@ -62,6 +66,7 @@ def cluster_status(
         _rack_aware(desired, observed),
         _preferred_leaders(observed),
         disk_pressure(disks, observed),
+        *_deprecated(desired),
     )
     brokers = _brokers(desired, observed, disks)
     partitions = kafka.partitions if kafka else ()
@@ -72,6 +77,8 @@ def cluster_status(
                               observed.now),
         cluster_id=kafka.cluster_id if kafka else desired.cluster_id,
         bootstrap_servers=desired.bootstrap,
+        listeners=_listeners(desired, observed),
+        certificates=list(certificates),
         brokers=brokers,
         controllers=_controllers(desired, observed),
         broker_count=len(brokers),
@@ -98,7 +105,7 @@ def topic_statuses(
     generations: Mapping[str, int] | None = None,
     cluster: str = "",
 ) -> dict[str, TopicStatus]:
-    """By resource, "namespace/name"; `cluster` is the KafkaCluster's. There may be thousands."""
+    """Topic resource ("namespace/name") → status. There may be thousands of Topics."""
     partitions: dict[str, list[Partition]] = {}
     for partition in observed.kafka.partitions if observed.kafka else ():
         partitions.setdefault(partition.id.topic, []).append(partition)
@@ -141,7 +148,7 @@ Found = tuple[str, str, Reason]  # type, status, reason
 def conditions(
     found: Sequence[Found], before: Sequence[Condition], generation: int, now: float
 ) -> list[Condition]:
-    """With the time of each one's last transition."""
+    """The conditions, each with the time of its last transition."""
     earlier = {c.type: c for c in before}
     made = []
     for kind, status, reason in found:
@@ -256,10 +263,15 @@ def _preferred_leaders(observed: Observed) -> Found:
     return "PreferredLeaders", "False", Reason("NotPreferred", message)
 
 
+def _deprecated(desired: DesiredCluster) -> list[Found]:
+    found = desired.spec.deprecated
+    return [("Deprecated", "True", Reason("DeprecatedListeners", found))] if found else []
+
+
 def _topic_ready(
     topic: DesiredTopic,
     cluster: str,
-    kafka: Kafka | None,
+    kafka: ObservedKafka | None,
     own: list[Partition],
     refused: Reason | None,
 ) -> Found:
@@ -280,6 +292,20 @@ def _topic_ready(
 
 
 # -- brokers and the roll --------------------------------------------------------------------------
+
+
+def _listeners(desired: DesiredCluster, observed: Observed) -> list[ListenerStatus]:
+    """In the order of the spec; the listener that only brokers use is not among them."""
+    by_broker = client_addresses(desired, observed)
+    return [
+        ListenerStatus(
+            name=one.name,
+            bootstrap_servers=",".join(a[one.kafka_name] for a in by_broker if one.kafka_name in a),
+            protocol=one.protocol,
+            authentication=one.authentication.type,
+        )
+        for one in desired.spec.listener_list
+    ]
 
 
 def _brokers(
@@ -349,7 +375,7 @@ def _without_leader(observed: Observed) -> tuple[TopicPartition, ...]:
 def _rolling(
     desired: DesiredCluster, observed: Observed, plan: Plan, before: RollingStatus | None
 ) -> RollingStatus | None:
-    """Only while brokers have to be restarted, or a restarted one is not back yet."""
+    """Set only while brokers have to be restarted, or a restarted one is not ready yet."""
     remaining = [
         *controllers_view(desired, observed).pending,
         *roll_view(desired, observed).pending,

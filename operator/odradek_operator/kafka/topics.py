@@ -17,11 +17,11 @@ from odradek_operator.kafka.actions import (
     CreateTopics,
     DeleteTopics,
     GrowTopics,
-    NewTopic,
     Plan,
     Reason,
     Reassign,
     Refuse,
+    TopicToCreate,
     Wait,
     listed,
 )
@@ -29,8 +29,8 @@ from odradek_operator.kafka.desired import DesiredTopic
 from odradek_operator.kafka.differences import same_value
 from odradek_operator.kafka.moves import MOVES_MAX
 from odradek_operator.kafka.observed import (
-    Kafka,
     Observed,
+    ObservedKafka,
     Partition,
     Phase,
 )
@@ -86,7 +86,7 @@ def _refusal(
     topic: DesiredTopic,
     owned: Mapping[str, str],
     wanted_by: Mapping[str, list[str]],
-    kafka: Kafka,
+    kafka: ObservedKafka,
     brokers: Mapping[int, str],
 ) -> Refuse | None:
     """Why this resource is refused; None if it is not."""
@@ -114,7 +114,7 @@ def _refusal(
     return None
 
 
-def _delete(topics: list[DesiredTopic], kafka: Kafka) -> Iterator[DeleteTopics]:
+def _delete(topics: list[DesiredTopic], kafka: ObservedKafka) -> Iterator[DeleteTopics]:
     names = [t.name for t in topics if not t.retain and t.name in kafka.topics]
     for batch in batches(names, TOPICS_MAX):
         why = f"deletionPolicy is Delete: {listed(batch, 'topic')}"
@@ -122,7 +122,7 @@ def _delete(topics: list[DesiredTopic], kafka: Kafka) -> Iterator[DeleteTopics]:
 
 
 def _late(observed: Observed, brokers: Mapping[int, str]) -> list[int]:
-    """Brokers that are starting: new topics wait for them, to be spread over all brokers."""
+    """Brokers that are starting. New topics wait for them, so that they use all brokers."""
     found = [observed.brokers[b] for b in brokers if b in observed.brokers]
     starting = [b for b in found if b.phase is Phase.STARTING]
     return [b.id for b in starting if observed.now - b.since < START_PATIENCE_S]
@@ -136,7 +136,7 @@ def _create(topics: list[DesiredTopic], late: list[int]) -> Iterator[CreateTopic
         return
     for batch in batches(topics, TOPICS_MAX):
         new = tuple(
-            NewTopic(t.name, t.partitions or -1, t.replication_factor or -1, t.config)
+            TopicToCreate(t.name, t.partitions or -1, t.replication_factor or -1, t.config)
             for t in batch
         )
         why = f"{listed([t.name for t in batch], 'topic')} {_do(batch)} not exist yet"
@@ -147,7 +147,7 @@ def _do(items: Sequence[object]) -> str:
     return "do" if len(items) > 1 else "does"
 
 
-def _grow(topics: list[DesiredTopic], kafka: Kafka) -> Iterator[GrowTopics]:
+def _grow(topics: list[DesiredTopic], kafka: ObservedKafka) -> Iterator[GrowTopics]:
     grown = {
         t.name: t.partitions
         for t in topics
@@ -159,7 +159,7 @@ def _grow(topics: list[DesiredTopic], kafka: Kafka) -> Iterator[GrowTopics]:
 
 
 def _configure(
-    topics: list[DesiredTopic], observed: Observed, kafka: Kafka
+    topics: list[DesiredTopic], observed: Observed, kafka: ObservedKafka
 ) -> Iterator[AlterTopicConfigs]:
     changes: dict[str, dict[str, str | None]] = {}
     for topic in topics:
@@ -183,7 +183,7 @@ def _configure(
 
 
 def _replicate(
-    topics: list[DesiredTopic], kafka: Kafka, brokers: Mapping[int, str]
+    topics: list[DesiredTopic], kafka: ObservedKafka, brokers: Mapping[int, str]
 ) -> Iterator[Reassign | Wait]:
     """Changes the replication factor by reassigning partitions that differ."""
     wanted = {t.name: t.replication_factor for t in topics if t.replication_factor is not None}

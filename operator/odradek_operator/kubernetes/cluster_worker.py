@@ -24,6 +24,7 @@ from odradek_api.base import Condition, InvalidManifestError, Resource
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import parse
+from odradek_operator.admin.handshakes import ask
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kafka.actions import Reason, Refuse, Wait
 from odradek_operator.kafka.desired import accepts, build_topic
@@ -31,6 +32,7 @@ from odradek_operator.kafka.disks import transitions
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.status import cluster_status, conditions, topic_statuses
 from odradek_operator.kubernetes import names
+from odradek_operator.kubernetes.certificates import ClusterCertificates
 from odradek_operator.kubernetes.events import Events
 from odradek_operator.kubernetes.objects import (
     ChangedMeanwhileError,
@@ -41,8 +43,16 @@ from odradek_operator.kubernetes.objects import (
     write_status,
 )
 from odradek_operator.kubernetes.platform import KubernetesPlatform
+from odradek_operator.kubernetes.rebalance_book import RebalanceBook
+from odradek_operator.kubernetes.rebalance_controller import RebalanceController
 from odradek_operator.kubernetes.topic_book import TopicBook, TopicObject
-from odradek_operator.reconcile.kafka import Assessment, Record, act, assess
+from odradek_operator.kubernetes.user_book import UserBook
+from odradek_operator.kubernetes.user_controller import UserController
+from odradek_operator.reconcile.certificates import Ask, Certified
+from odradek_operator.reconcile.entrance import entrance
+from odradek_operator.reconcile.kafka import Assessment, PersistedRecord, act, assess
+from odradek_operator.security.issuing import words
+from odradek_operator.security.status import certificate_statuses, expiries
 
 REFUSED = (400, 403, 422)
 
@@ -62,9 +72,12 @@ class Tools:
 
     client: Client
     topics: TopicBook
+    users: UserBook
+    rebalances: RebalanceBook
     node_racks: Callable[[str], Mapping[str, str]]  # node → its value of a label
     image: Callable[[KafkaClusterSpec], str]
     make_admin: Callable[[], KafkaAdmin] = field(default=lambda: KafkaAdmin(""))
+    ask: Ask = ask  # the certificates that a node serves and accepts
 
 
 class ClusterWorker:
@@ -72,10 +85,14 @@ class ClusterWorker:
         self.key = key
         self.failures: list[str] = []  # of the last pass
         self.broker_count = 0
+        self.not_after: dict[str, float] = {}  # of each certificate, in unix seconds
         self._tools = tools
         self._admin = tools.make_admin()
         self._events = Events(tools.client)
         self._applied: dict[tuple[str, str], str] = {}
+        self._users = UserController(tools.client, tools.users, self._events)
+        self._rebalances = RebalanceController(tools.client, tools.rebalances, self._events)
+        self._certificates: ClusterCertificates | None = None
 
     def close(self) -> None:
         self._admin.close()
@@ -88,6 +105,10 @@ class ClusterWorker:
                 now = get(self._tools.client, "Topic", changed.key)
                 self._tools.topics.forget(changed.key)
                 self._put(now)
+            elif changed.kind == "KafkaUser":
+                self._users.refresh(changed.key)
+            elif changed.kind == "KafkaRebalance":
+                self._rebalances.refresh(changed.key)
             return Outcome.BUSY
 
     def _one_pass(self) -> Outcome:
@@ -99,7 +120,9 @@ class ClusterWorker:
             self.broker_count = 0
             for topic in topics:
                 self._without_cluster(topic)
-            return Outcome.IDLE if topics else Outcome.GONE
+            users = self._users.without_cluster(self.key)
+            rebalances = self._rebalances.without_cluster(self.key)
+            return Outcome.IDLE if topics or users or rebalances else Outcome.GONE
         try:
             resource = parse(document)
         except InvalidManifestError as refused:
@@ -127,27 +150,49 @@ class ClusterWorker:
             tools.client, resource, before, tools.image, self._applied, node_racks
         )
         platform.refresh()
+        if problem := platform.conflict():
+            self._not_usable(document, Reason("InvalidSpec", f"spec.listeners: {problem}"))
+            return Outcome.IDLE
         usable = [topic for topic in topics if self._usable(topic, resource)]
         wanted = [build_topic(topic.resource) for topic in usable if topic.resource]
-        self._admin.bootstrap = platform.bootstrap()
+        if self._certificates is None:
+            self._certificates = ClusterCertificates(tools.client, resource, tools.ask)
+        self._certificates.connect(resource, platform, self._admin)
         racks = sorted(set(node_racks.values()))
         record = record_of(before, usable)
-        assessed = assess(resource, wanted, racks, platform, record, self._admin)
+        self._rebalances.begin(self.key)
+        assessed = assess(
+            resource, wanted, racks, platform, record, self._admin, self._rebalances.keeper
+        )
         self.broker_count = len(assessed.desired.brokers)
+        certified = self._certificates.assess(assessed.desired, platform)
+        self.not_after = expiries(certified.material) if certified else {}
         self._hold(usable, assessed)
-        status = self._report(document, usable, assessed, before, platform.bootstrap())
+        status = self._report(document, usable, assessed, before, platform.bootstrap(), certified)
         self._release(usable, assessed)
+        self._rebalances.persist()
         if spec.pause:
+            self._users_pass(resource, assessed, certified)
             return Outcome.IDLE
         try:
+            missing = self._certificates.request(certified, platform) if certified else ""
+            if certified is not None and (problem := missing or certified.problem):
+                self.failures = [problem]
+                self._events.record(document, "InvalidSecret", problem, warning=True)
+                return Outcome.WAITING
+            self._certify(document, certified)  # nodes cannot start without certificates
             platform.apply(assessed.desired)
             self._announce(document, usable, assessed)
+            self._rebalances.announce(assessed.plan)
             failed, pending = act(assessed, platform, self._admin)
+            if certified and spec.engine == "apache" and assessed.observed.kafka is not None:
+                failed += self._certificates.load_again(certified, platform, self._admin)
+            users_changed = self._users_pass(resource, assessed, certified)
         except ApiError as error:
             if error.status.code in REFUSED:  # a quota, a policy or missing rights
                 self._events.record(document, "Refused", str(error), warning=True)
             raise
-        self.failures = [*platform.problems, *failed]
+        self.failures = [*platform.problems, *failed, *self._users.failures]
         for one in pending:
             log.info("%s: %s", self.key, one)
             self._events.record(document, "Waiting", one)
@@ -155,11 +200,35 @@ class ClusterWorker:
             log.warning("%s: %s", self.key, failure)
             self._events.record(document, "Failed", failure, warning=True)
         doing = [action for action in assessed.plan if not isinstance(action, Refuse)]
+        if users_changed:
+            return Outcome.BUSY
+        if certified is not None and certified.lines:
+            return Outcome.BUSY if certified.plan.steps else Outcome.WAITING
+        if not doing and self._users.failures:
+            return Outcome.WAITING
         if not doing:
-            # No event tells when a disk has free space again.
-            return Outcome.WAITING if status.disks else Outcome.IDLE
+            # No event reports that a disk has free space again.
+            rests = self._rebalances.resting and not status.disks
+            return Outcome.IDLE if rests else Outcome.WAITING
         waiting = self.failures or pending or all(isinstance(action, Wait) for action in doing)
         return Outcome.WAITING if waiting else Outcome.BUSY
+
+    def _users_pass(
+        self,
+        resource: Resource[KafkaClusterSpec],
+        assessed: Assessment,
+        certified: Certified | None,
+    ) -> bool:
+        """Users wait until the cluster answers: nothing is known about them before."""
+        if assessed.observed.kafka is None:
+            self._users.wait(resource, assessed.observed.unreachable)
+            return False
+        host = f"{names.bootstrap_service(resource.name)}.{resource.namespace}.svc"
+        inside = [one for one in resource.spec.listener_list if one.type == "internal"]
+        services = {one.name: f"{host}:{one.port}" for one in inside}
+        material = certified.material if certified and not certified.problem else None
+        doors = entrance(assessed.desired, assessed.observed, material, services)
+        return self._users.one_pass(resource, doors, self._admin)
 
     def _hold(self, topics: list[TopicObject], assessed: Assessment) -> None:
         """Adds the finalizer to Topics with deletionPolicy Delete, before the topic is created."""
@@ -192,9 +261,13 @@ class ClusterWorker:
         assessed: Assessment,
         before: KafkaClusterStatus,
         bootstrap: str,
+        certified: Certified | None,
     ) -> KafkaClusterStatus:
+        certificates = certificate_statuses(certified.material, certified.plan) if certified else []
         status = msgspec.structs.replace(
-            cluster_status(assessed.desired, assessed.observed, assessed.plan, before),
+            cluster_status(
+                assessed.desired, assessed.observed, assessed.plan, before, certificates
+            ),
             bootstrap_servers=bootstrap,
             dynamic_config=sorted(assessed.record.dynamic_config),
         )
@@ -218,6 +291,17 @@ class ClusterWorker:
             document = (self._tools.topics.get(key) or by_key[key]).document
             self._put(write_status(self._tools.client, document, full))
         return status
+
+    def _certify(self, document: Document, certified: Certified | None) -> None:
+        """Writes the Secrets that are due; each one is an Event, an outage is a warning."""
+        if certified is None or self._certificates is None:
+            return
+        for problem in certified.warnings:
+            self._events.record(document, "CertificateProblem", problem, warning=True)
+        for step in self._certificates.act(certified):
+            log.info("%s: %s", self.key, words(step))
+            warning = step.code in ("CaUnusable", "CertificateUnusable")
+            self._events.record(document, step.code, words(step), warning=warning)
 
     def _announce(
         self, document: Document, topics: list[TopicObject], assessed: Assessment
@@ -279,9 +363,9 @@ class ClusterWorker:
             self._tools.topics.put(document)
 
 
-def record_of(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
+def record_of(status: KafkaClusterStatus, topics: list[TopicObject]) -> PersistedRecord:
     managed = {t.status.topic_name: t for t in topics if t.status.managed}
-    return Record(
+    return PersistedRecord(
         frozenset(status.dynamic_config),
         {name: topic.key for name, topic in managed.items()},
         {name: frozenset(topic.status.dynamic_config) for name, topic in managed.items()},

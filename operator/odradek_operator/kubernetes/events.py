@@ -1,4 +1,4 @@
-"""Kubernetes Events: what was done to a resource and why, as `kubectl describe` shows it.
+"""Kubernetes Events: each action on a resource and its reason, as `kubectl describe` shows it.
 
 An Event that is recorded in consecutive passes is written once: a refusal is one Event, not one
 per second.

@@ -16,21 +16,37 @@ from collections.abc import Mapping
 
 import msgspec
 
-from odradek_api.kafka_cluster.spec import CONTROLLER_PORT
+from odradek_api.kafka_cluster.limits import REPLICATION_PORT
+from odradek_api.kafka_cluster.listeners import Listener
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kubernetes import names
 from odradek_operator.kubernetes.pod_manifests import (
     ADMIN,
+    CONTROLLER_PORTS,
     EXTERNAL,
-    KAFKA,
+    REPLICATION,
     Object,
     broker_labels,
+    further_listeners,
     pod_labels,
     pod_template,
+    port_name,
     rack_label,
     role_label,
 )
 from odradek_operator.kubernetes.racks import Rack
+
+# The operator's pods, in whichever namespace it is installed (charts/odradek).
+OPERATOR_PODS = {
+    "namespaceSelector": {},
+    "podSelector": {"matchLabels": {"app.kubernetes.io/name": "odradek"}},
+}
+SERVICE_TYPES = {
+    "nodeport": "NodePort",
+    "loadbalancer": "LoadBalancer",
+    "passthrough": "ClusterIP",
+}
 
 
 def manifests(
@@ -58,10 +74,14 @@ def manifests(
             for rack in (*(controllers or {}).values(), *racks.values())
         ),
     ]
-    if spec.network_policy.enabled:
+    if spec.network_policy.enabled or any(
+        one.allowed_namespaces is not None for one in spec.listener_list
+    ):
         made.append(_network_policy(desired))
-    if spec.listeners.external is not None:
-        made += _external_services(desired, racks)
+    for listener in spec.external_listeners:
+        made += _external_services(desired, racks, listener)
+        if listener.type == "passthrough":
+            made.append(_entry(desired, listener))
     for one in made:
         one["metadata"]["ownerReferences"] = [owner]
     return made
@@ -102,7 +122,7 @@ def _statefulset(desired: DesiredCluster, rack: Rack, config: str, image: str) -
 
 
 def _claim(desired: DesiredCluster, rack: Rack, volume: int) -> Object:
-    """Annotated with its data's origin: a retained claim is all that a deleted cluster leaves."""
+    """A claim, annotated with the cluster of its data: it may outlive the cluster (Retain)."""
     spec = desired.spec
     dedicated = spec.controllers.storage if rack.controllers and spec.controllers else None
     class_name = dedicated.class_name if dedicated else spec.storage.class_name
@@ -145,14 +165,16 @@ def _service_account(desired: DesiredCluster) -> Object:
 
 def _headless(desired: DesiredCluster) -> Object:
     """Brokers have to find each other before they are ready, so addresses are published early."""
+    spec = desired.spec
     made = _object(desired, "v1", "Service", names.brokers_service(desired.name))
     made["spec"] = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": names.selector(desired.name),
         "ports": [
-            _port(KAFKA, desired.spec.listeners.port),
-            _port(ADMIN, desired.spec.metrics.port),
+            *_client_ports(desired),
+            _port(ADMIN, spec.metrics.port),
+            *([_port(REPLICATION, REPLICATION_PORT)] if desired.links.replication else ()),
         ],
     }
     return made
@@ -162,9 +184,23 @@ def _bootstrap(desired: DesiredCluster) -> Object:
     made = _object(desired, "v1", "Service", names.bootstrap_service(desired.name))
     made["spec"] = {
         "selector": broker_labels(desired),
-        "ports": [_port(KAFKA, desired.spec.listeners.port)],
+        "ports": _client_ports(desired),
     }
     return made
+
+
+def _client_ports(desired: DesiredCluster) -> list[Object]:
+    """The ports of the listeners for clients inside Kubernetes.
+
+    With several listeners a Service names the port by its number: when the first one is removed,
+    pods that are not restarted yet have another listener under the name `kafka`.
+    """
+    spec = desired.spec
+    listeners = [spec.client_listener, *further_listeners(spec)]
+    ports = [_port(port_name(spec, one), one.port) for one in listeners]
+    if desired.secured:
+        ports = [{**port, "targetPort": port["port"]} for port in ports]
+    return ports
 
 
 def _port(name: str, port: int) -> Object:
@@ -191,51 +227,69 @@ def _disruption_budgets(desired: DesiredCluster) -> list[Object]:
     ]
 
 
-def _external_services(desired: DesiredCluster, racks: Mapping[str, Rack]) -> list[Object]:
-    external = desired.spec.listeners.external
-    assert external is not None
-    node_ports = {one.id: one.node_port for one in external.brokers}
+def _entry(desired: DesiredCluster, listener: Listener) -> Object:
+    name = names.entry_service(desired.name, listener.name)
+    made = _object(desired, "v1", "Service", name)
+    made["spec"] = {"selector": broker_labels(desired), "ports": [_external_port(listener)]}
+    return made
+
+
+def _external_port(listener: Listener) -> Object:
+    port = _port(EXTERNAL, listener.port)
+    # A pod that was not restarted yet does not know the name of the port of a new listener.
+    return port if listener.name == EXTERNAL else {**port, "targetPort": listener.port}
+
+
+def _external_services(
+    desired: DesiredCluster, racks: Mapping[str, Rack], external: Listener
+) -> list[Object]:
+    node_ports = {one.id: one.node_port for one in external.advertised}
     made = []
     for rack in racks.values():
         for ordinal, broker in enumerate(rack.ids):
             if broker not in desired.brokers and broker not in desired.leaving:
                 continue
             pod = rack.pod_name(desired.name, ordinal)
-            one = _object(desired, "v1", "Service", names.external_service(pod))
+            name = names.external_service(pod, external.name)
+            one = _object(desired, "v1", "Service", name)
             if external.annotations:
                 one["metadata"]["annotations"] = dict(external.annotations)
-            port = _port(EXTERNAL, external.port)
-            if node_ports.get(broker):
+            port = _external_port(external)
+            if node_ports.get(broker) and external.type != "passthrough":
                 port["nodePort"] = node_ports[broker]
             one["spec"] = {
-                "type": external.type,
-                # No hop over another node, and the broker sees the client's address.
-                "externalTrafficPolicy": "Local",
+                "type": SERVICE_TYPES[external.type],
                 "publishNotReadyAddresses": True,
                 "selector": {"statefulset.kubernetes.io/pod-name": pod},
                 "ports": [port],
             }
+            if external.type != "passthrough":
+                # Traffic takes no hop over another node, and the broker sees the client's address.
+                one["spec"]["externalTrafficPolicy"] = "Local"
             made.append(one)
     return made
 
 
 def _network_policy(desired: DesiredCluster) -> Object:
-    """Clients of this namespace and of the listed ones; metrics from everywhere."""
+    """Clients by listener; other nodes and the operator on the listener for brokers; metrics from
+    everywhere."""
     spec = desired.spec
-    peers: list[Object] = [{"podSelector": {}}]
-    peers += [
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
-        for name in spec.network_policy.namespaces
+    own = {"podSelector": {"matchLabels": names.selector(desired.name)}}
+    ingress = [
+        {**_peers(spec, one), "ports": [_policy_port(one.port)]}
+        for one in spec.listener_list
+        if one.type == "internal"
     ]
-    ingress: list[Object] = [
-        {"from": peers, "ports": [_policy_port(spec.listeners.port)]},
-        {"ports": [_policy_port(spec.metrics.port)]},
-    ]
+    ingress.append({"ports": [_policy_port(spec.metrics.port)]})
     if spec.engine == "apache":
-        own = {"podSelector": {"matchLabels": names.selector(desired.name)}}
-        ingress.append({"from": [own], "ports": [_policy_port(CONTROLLER_PORT)]})
-    if spec.listeners.external is not None:
-        ingress.append({"ports": [_policy_port(spec.listeners.external.port)]})
+        operator = [OPERATOR_PODS] if desired.secured else []
+        ports = [_policy_port(CONTROLLER_PORTS[name]) for name in desired.links.controllers]
+        ingress.append({"from": [own, *operator], "ports": ports})
+    if desired.links.replication:
+        ingress.append({"from": [own, OPERATOR_PODS], "ports": [_policy_port(REPLICATION_PORT)]})
+    ingress += [
+        {**_peers(spec, one), "ports": [_policy_port(one.port)]} for one in spec.external_listeners
+    ]
     name = names.brokers_service(desired.name)
     made = _object(desired, "networking.k8s.io/v1", "NetworkPolicy", name)
     made["spec"] = {
@@ -244,6 +298,23 @@ def _network_policy(desired: DesiredCluster) -> Object:
         "ingress": ingress,
     }
     return made
+
+
+def _peers(spec: KafkaClusterSpec, listener: Listener) -> Object:
+    """The peers that may connect to a listener; empty: all."""
+    allowed = listener.allowed_namespaces
+    if allowed is None:
+        if not spec.network_policy.enabled or listener.type != "internal":
+            return {}
+        allowed = spec.network_policy.namespaces
+    if "*" in allowed:
+        return {}
+    peers: list[Object] = [{"podSelector": {}}]
+    peers += [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+        for name in allowed
+    ]
+    return {"from": peers}
 
 
 def _policy_port(port: int) -> Object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
-class Metrics:
+class OperatorMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         name = "odradek_operator"
@@ -40,6 +40,20 @@ class Metrics:
             f"{name}_last_success_timestamp_seconds", "End of the last pass without an error",
             ["cluster"], registry=self.registry,
         )  # fmt: skip
+        self.certificates = Gauge(
+            f"{name}_certificate_not_after_timestamp_seconds", "When a certificate expires",
+            ["cluster", "certificate"], registry=self.registry,
+        )  # fmt: skip
+        self._certificates: dict[str, set[str]] = {}
+
+    def expiry(self, cluster: str, not_after: Mapping[str, float]) -> None:
+        """`not_after`: certificate, as in the status, → unix seconds."""
+        for name in self._certificates.pop(cluster, set()) - not_after.keys():
+            self.certificates.remove(cluster, name)
+        for name, when in not_after.items():
+            self.certificates.labels(cluster, name).set(when)
+        if not_after:
+            self._certificates[cluster] = set(not_after)
 
     def passed(self, cluster: str, began: float, brokers: int, failures: int) -> None:
         self.seconds.observe(time.monotonic() - began)
@@ -50,10 +64,11 @@ class Metrics:
     def gone(self, cluster: str) -> None:
         for gauge in (self.last_success, self.brokers):
             gauge.remove(cluster)
+        self.expiry(cluster, {})
 
 
 async def serve(
-    metrics: Metrics, port: int, alive: Callable[[], bool], ready: Callable[[], bool]
+    metrics: OperatorMetrics, port: int, alive: Callable[[], bool], ready: Callable[[], bool]
 ) -> web.AppRunner:
     """`alive` False: the kubelet restarts the operator. `ready`: it works or stands by."""
 

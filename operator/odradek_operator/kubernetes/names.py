@@ -29,8 +29,9 @@ ROLE_LABEL = f"{GROUP}/role"  # broker or controller, if there are dedicated con
 BROKER, CONTROLLER = "broker", "controller"
 FIELD_MANAGER = "odradek-operator"
 
-# A pod's name is a DNS label (63 characters) and carries the ordinal; "-external" comes after it.
-NAME_MAX = 50
+# A pod's name is a DNS label (63 characters) and carries the ordinal; the name of a listener
+# comes after it.
+LABEL_MAX, NAME_MAX = 63, 50
 CLUSTER_NAME_MAX = 40
 
 
@@ -71,8 +72,14 @@ def bootstrap_service(cluster: str) -> str:
     return f"{cluster}-bootstrap"
 
 
-def external_service(pod: str) -> str:
-    return f"{pod}-external"
+def external_service(pod: str, listener: str) -> str:
+    name = f"{pod}-{listener}"
+    return name if len(name) <= LABEL_MAX else f"{pod}-{_short(listener)}"
+
+
+def entry_service(cluster: str, listener: str) -> str:
+    """Leads to any broker: for a proxy that passes TLS through."""
+    return f"{cluster}-{listener}-bootstrap"
 
 
 def config_map_name(cluster: str, digest: str) -> str:

@@ -25,6 +25,10 @@ KafkaCluster = create_namespaced_resource(
     GROUP, VERSION, "KafkaCluster", KINDS["KafkaCluster"].plural
 )
 Topic = create_namespaced_resource(GROUP, VERSION, "Topic", KINDS["Topic"].plural)
+KafkaUser = create_namespaced_resource(GROUP, VERSION, "KafkaUser", KINDS["KafkaUser"].plural)
+KafkaRebalance = create_namespaced_resource(
+    GROUP, VERSION, "KafkaRebalance", KINDS["KafkaRebalance"].plural
+)
 SparkPipeline = create_namespaced_resource(
     GROUP, VERSION, "SparkPipeline", KINDS["SparkPipeline"].plural
 )
@@ -34,14 +38,32 @@ SparkApplication = create_namespaced_resource(
 RESOURCES: dict[str, Any] = {
     "KafkaCluster": KafkaCluster,
     "Topic": Topic,
+    "KafkaUser": KafkaUser,
+    "KafkaRebalance": KafkaRebalance,
     "SparkPipeline": SparkPipeline,
     "SparkApplication": SparkApplication,
 }
 
 FINALIZER = f"{GROUP}/topic"  # keeps a Topic until its topic is deleted from Kafka
+USER_FINALIZER = f"{GROUP}/user"  # keeps a KafkaUser until Kafka has nothing of it any more
+# Keeps a KafkaRebalance until its moves are stopped and its throttle is removed.
+REBALANCE_FINALIZER = f"{GROUP}/rebalance"
 NOT_FOUND, CONFLICT = 404, 409
 
 S = TypeVar("S", bound=Status)
+
+
+def served(client: Client, group_version: str) -> frozenset[str]:
+    """Plural names of the resources of an API group; empty if there is none.
+
+    Every authenticated account may ask. lightkube has no call for it; the parts it is made of do.
+    """
+    inner: Any = client._client
+    answer = inner.send(inner._client.build_request("GET", f"/apis/{group_version}"))
+    if answer.status_code == NOT_FOUND:
+        return frozenset()
+    answer.raise_for_status()
+    return frozenset(str(one["name"]) for one in answer.json()["resources"])
 
 
 class ChangedMeanwhileError(Exception):
@@ -94,13 +116,15 @@ def write_status(
     return _patch(client, kind, document, {"status": change})
 
 
-def set_finalizer(client: Client, document: Document, *, held: bool) -> dict[str, Any] | None:
-    """Adds or removes FINALIZER; returns as `write_status`."""
+def set_finalizer(
+    client: Client, document: Document, *, held: bool, name: str = FINALIZER
+) -> dict[str, Any] | None:
+    """Adds or removes the finalizer; returns as `write_status`."""
     metadata = document["metadata"]
     before = list(metadata.get("finalizers") or ())
-    if (FINALIZER in before) == held:
+    if (name in before) == held:
         return None
-    after = [*before, FINALIZER] if held else [one for one in before if one != FINALIZER]
+    after = [*before, name] if held else [one for one in before if one != name]
     change = {"finalizers": after, "resourceVersion": metadata["resourceVersion"]}
     return _patch(client, RESOURCES[document["kind"]], document, {"metadata": change})
 

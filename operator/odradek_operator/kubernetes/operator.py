@@ -1,11 +1,11 @@
 """The operator as a process: leader election, watches, and one worker per KafkaCluster.
 
-    await Operator(Options(namespaces=("default",)), client).run(stop)
+    await Operator(OperatorOptions(namespaces=("default",)), client).run(stop)
 
-kopf watches KafkaClusters, Topics, their pods and StatefulSets, and nodes; it lists again after a
-410 and reconnects after a restart of the API server. Its events only wake the worker of a cluster;
-what to do follows from observing, not from the event. Only raw event handlers are used: kopf then
-writes no annotation and no finalizer of its own.
+kopf watches KafkaClusters, Topics, KafkaUsers, KafkaRebalances, pods, StatefulSets and nodes; it
+lists again after a 410 and reconnects after a restart of the API server. Its events only wake the
+worker of a cluster; what to do follows from observing, not from the event. Only raw event handlers
+are used: kopf then writes no annotation and no finalizer of its own.
 
 The passes of one cluster run one after the other, in a thread; different clusters in parallel.
 """
@@ -34,14 +34,25 @@ from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import names
 from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome, Tools
 from odradek_operator.kubernetes.lease import RENEW_S, Lease
-from odradek_operator.kubernetes.metrics import Metrics, serve
+from odradek_operator.kubernetes.metrics import OperatorMetrics, serve
 from odradek_operator.kubernetes.nodes import Nodes
-from odradek_operator.kubernetes.objects import Document, KafkaCluster, Topic, key_of, plain
+from odradek_operator.kubernetes.objects import (
+    Document,
+    KafkaCluster,
+    KafkaRebalance,
+    KafkaUser,
+    Topic,
+    key_of,
+    plain,
+)
+from odradek_operator.kubernetes.rebalance_book import RebalanceBook
 from odradek_operator.kubernetes.spark_worker import SparkWorker
 from odradek_operator.kubernetes.topic_book import TopicBook
+from odradek_operator.kubernetes.user_book import UserBook
+from odradek_operator.spark.modes import Mode
 
 BUSY_S, WAITING_S, IDLE_S = 0.5, 2.0, 30.0  # until the next pass, unless an event wakes the worker
-IDLE_SHARE = 0.05  # of a core, at most, for observing an idle cluster
+IDLE_SHARE = 0.05  # share of a core, at most, for observing an idle cluster
 DEBOUNCE_S = 0.1  # coalesce bursts of events
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 60.0
 RESYNC_S = 300.0  # list everything again: a deletion may have been missed
@@ -53,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Options:
+class OperatorOptions:
     namespaces: tuple[str, ...] = ()  # empty: all
     image: str = "odradek/broker:latest"
     apache_image: str = "odradek/apache:latest"
@@ -61,7 +72,7 @@ class Options:
     lease_namespace: str | None = None  # None: no leader election, this is the only replica
     identity: str = "odradek-operator"
     nodes: bool = True  # False: not allowed to read nodes; specs name the racks
-    spark: str = "off"  # or native, spark-operator: what runs SparkApplications
+    spark: Mode = "off"  # the operator that runs SparkApplications
     spark_image: str = "odradek/spark:latest"
 
     def image_of(self, spec: KafkaClusterSpec) -> str:
@@ -74,17 +85,27 @@ class Options:
 class Operator:
     def __init__(
         self,
-        options: Options,
+        options: OperatorOptions,
         client: Client,
         make_admin: Callable[[], KafkaAdmin] = lambda: KafkaAdmin(""),
     ) -> None:
         self.options = options
-        self.metrics = Metrics()
+        self.metrics = OperatorMetrics()
         self.topics = TopicBook()
+        self.users = UserBook()
+        self.rebalances = RebalanceBook()
         self.nodes = Nodes()
         self.working = self._waiting = False
         self._client = client
-        self._tools = Tools(client, self.topics, self.nodes.values, options.image_of, make_admin)
+        self._tools = Tools(
+            client,
+            self.topics,
+            self.users,
+            self.rebalances,
+            self.nodes.values,
+            options.image_of,
+            make_admin,
+        )
         self._threads = ThreadPoolExecutor(PASSES_MAX, "pass")
         self._clusters: set[str] = set()
         self._wakes: dict[str, asyncio.Event] = {}
@@ -192,7 +213,7 @@ class Operator:
                 failures += 1
                 log.warning("listing failed, retrying: %s", error)
                 await _set_within(stop, _backoff_s(failures))
-        for key in self._clusters | self.topics.clusters():
+        for key in self._known():
             self.wake(key)
 
     async def _resync(self) -> None:
@@ -203,16 +224,21 @@ class Operator:
             except (ApiError, httpx2.HTTPError) as error:
                 log.warning("listing failed, next attempt in %.0f s: %s", RESYNC_S, error)
                 continue
-            for key in gone | self._clusters | self.topics.clusters():
+            for key in gone | self._known():
                 self.wake(key)
+
+    def _known(self) -> set[str]:
+        """All clusters that exist, or that a Topic, KafkaUser or KafkaRebalance refers to."""
+        of_others = self.users.clusters() | self.rebalances.clusters()
+        return self._clusters | self.topics.clusters() | of_others
 
     async def _pipelines(self) -> None:
         """Reconciles SparkPipelines and SparkApplications, one pass after the other."""
         if self.options.spark == "off":
             await asyncio.Event().wait()
-        native = self.options.spark == "native"
         image, namespaces = self.options.spark_image, self.options.namespaces
-        worker = SparkWorker(self._client, self.topics, namespaces, image, native=native)
+        mode = self.options.spark
+        worker = SparkWorker(self._client, self.topics, self.users, namespaces, image, mode=mode)
         failures = 0
         while True:
             try:
@@ -225,21 +251,33 @@ class Operator:
             await asyncio.sleep(pause_s)
 
     def _list(self) -> set[str]:
-        """Lists everything; returns the clusters of Topics that were deleted."""
+        """Lists everything; returns the clusters of Topics and KafkaUsers that were deleted."""
         if self.options.nodes:
             self.nodes.replace_all(node.to_dict() for node in self._client.list(Node))
         clusters: set[str] = set()
         topics: list[Document] = []
+        users: list[Document] = []
         versions: list[int] = []
+        of_users: list[int] = []
+        rebalances: list[Document] = []
+        of_rebalances: list[int] = []
         for namespace in self.options.namespaces or ("*",):
             found = self._client.list(KafkaCluster, namespace=namespace)
             clusters |= {key_of(plain(one)) for one in found}
             listed = self._client.list(Topic, namespace=namespace)
             topics += [plain(one) for one in listed]
             versions.append(int(listed.resourceVersion))
+            named = self._client.list(KafkaUser, namespace=namespace)
+            users += [plain(one) for one in named]
+            of_users.append(int(named.resourceVersion))
+            moved = self._client.list(KafkaRebalance, namespace=namespace)
+            rebalances += [plain(one) for one in moved]
+            of_rebalances.append(int(moved.resourceVersion))
         self._clusters = clusters
         self.metrics.clusters.set(len(clusters))
         gone = self.topics.replace_all(topics, min(versions))
+        gone |= self.users.replace_all(users, min(of_users))
+        gone |= self.rebalances.replace_all(rebalances, min(of_rebalances))
         self.metrics.topics.set(len(self.topics))
         return gone
 
@@ -273,6 +311,8 @@ class Operator:
         of_cluster: Any = {"labels": {names.CLUSTER_LABEL: kopf.PRESENT}, "registry": registry}
         kopf.on.event(plural="kafkaclusters", id="cluster", **ours)(self._on_cluster)
         kopf.on.event(plural="topics", id="topic", **ours)(self._on_topic)
+        kopf.on.event(plural="kafkausers", id="user", **ours)(self._on_user)
+        kopf.on.event(plural="kafkarebalances", id="rebalance", **ours)(self._on_rebalance)
         kopf.on.event("v1", "pods", id="pod", **of_cluster)(self._on_owned)
         kopf.on.event("apps", "v1", "statefulsets", id="set", **of_cluster)(self._on_owned)
         if self.options.nodes:
@@ -292,6 +332,14 @@ class Operator:
         change = self.topics.drop if event["type"] == "DELETED" else self.topics.put
         self.wake(change(event["object"]))
         self.metrics.topics.set(len(self.topics))
+
+    async def _on_user(self, event: Any, **_: Any) -> None:
+        change = self.users.drop if event["type"] == "DELETED" else self.users.put
+        self.wake(change(event["object"]))
+
+    async def _on_rebalance(self, event: Any, **_: Any) -> None:
+        change = self.rebalances.drop if event["type"] == "DELETED" else self.rebalances.put
+        self.wake(change(event["object"]))
 
     async def _on_owned(self, event: Any, **_: Any) -> None:
         metadata = event["object"]["metadata"]
@@ -344,6 +392,7 @@ class Operator:
             cost_s = time.monotonic() - began
             if outcome is not Outcome.GONE:
                 self.metrics.passed(key, began, worker.broker_count, len(worker.failures))
+                self.metrics.expiry(key, worker.not_after)
             return outcome, cost_s
         except (ApiError, httpx2.HTTPError) as error:
             code = str(error.status.code) if isinstance(error, ApiError) else type(error).__name__

@@ -7,31 +7,34 @@ and, with a schedule, when a run is due (spark/runs.py). The status is written i
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import msgspec
 from lightkube import Client
-from lightkube.resources.core_v1 import ConfigMap
+from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim
 
 from odradek_api.base import API_VERSION, InvalidManifestError, Resource, owner_reference
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.parse import parse
-from odradek_api.pipeline.job import clusters_of
+from odradek_api.pipeline.job import clusters_of, users_of
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import (
     PROGRESS_ANNOTATION,
     JobStatus,
+    QueryProgress,
     SparkPipelineStatus,
     TopicLag,
 )
 from odradek_api.topic import TopicStatus
 from odradek_operator.kafka.actions import Reason
 from odradek_operator.kafka.status import conditions
-from odradek_operator.kubernetes.application_controller import driver_pod
+from odradek_operator.kubernetes.application_controller import RESOURCES, driver_pod
 from odradek_operator.kubernetes.events import Events
 from odradek_operator.kubernetes.objects import (
     Document,
@@ -39,8 +42,10 @@ from odradek_operator.kubernetes.objects import (
     read_status,
     write_status,
 )
+from odradek_operator.kubernetes.spark_manifests import driver_account
 from odradek_operator.kubernetes.writer import ObjectWriter, contains
 from odradek_operator.spark import desired
+from odradek_operator.spark.modes import Runner
 from odradek_operator.spark.plan import ENDED
 from odradek_operator.spark.runs import Run, which_run
 from odradek_operator.spark.waiting import waits_for
@@ -57,11 +62,21 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a pipeline depends on, as observed in this pass; all by "namespace/name"."""
+    """The dependencies of a pipeline, as observed in this pass; all by "namespace/name"."""
 
     applications: Mapping[str, Document]
     clusters: Mapping[str, Document]
     topics: Mapping[str, Mapping[str, TopicStatus]]  # cluster → Topic resource → status
+    users: Mapping[str, KafkaUserStatus] = field(default_factory=dict)
+    runner: Runner = "native"  # of SparkApplications
+
+    def user_secrets(self, pipeline: Resource[SparkPipelineSpec]) -> dict[str, str]:
+        """KafkaUser → the name of its Secret, which is in the pipeline's namespace."""
+        return {
+            name: self.users[key].secret.partition("/")[2]
+            for name in users_of(pipeline.spec)
+            if (key := f"{pipeline.namespace}/{name}") in self.users
+        }
 
     def cluster_statuses(self) -> dict[str, KafkaClusterStatus]:
         return {key: read_status(one, KafkaClusterStatus) for key, one in self.clusters.items()}
@@ -94,6 +109,10 @@ class PipelineController:
             return self._report(document, Reason("InvalidSpec", problem), None)
         clusters = around.cluster_statuses()
         application = around.applications.get(resource.key)
+        if around.runner == "kubeflow" and resource.spec.suspend and _is_running(application):
+            # That operator cannot suspend one. The next one continues from the checkpoint.
+            ObjectWriter(self._client, resource.namespace).delete(SparkApplication, resource.name)
+            application = None
         before = read_status(document, SparkPipelineStatus)
         last, running = _last_run(before, application), _is_running(application)
         run = which_run(resource.spec, _created_s(document), last, time.time(), at_work=running)
@@ -103,7 +122,7 @@ class PipelineController:
         if application is None and _has_ended(document, before, run):
             return False  # its SparkApplication was deleted after timeToLiveSeconds
         new = application is None or run.name != _run_of(application)
-        if new and (pending := waits_for(resource, clusters, around.topics)):
+        if new and (pending := waits_for(resource, clusters, around.topics, around.users)):
             not_started = Run(last or None, run.next)
             return self._report(document, Reason("Waiting", pending), application, not_started)
         self._apply_application(document, resource, around, application, run.name)
@@ -127,11 +146,19 @@ class PipelineController:
         job = desired.job_of(resource, addresses, around.topology_key(wanted))
         config = desired.config_map(resource, job, owner)
         config_name = config["metadata"]["name"]
-        made = desired.application(resource, config_name, self._image, owner, run)
+        secrets = around.user_secrets(resource)
+        made = desired.application(resource, config_name, self._image, owner, run, secrets)
+        if around.runner == "kubeflow":
+            made = desired.for_kubeflow(made)
         if found is not None and contains(found["spec"], made["spec"]):
             return
         writer = ObjectWriter(self._client, resource.namespace)
+        if found is None and (claim := desired.own_claim(resource, owner)) is not None:
+            writer.create(PersistentVolumeClaim.from_dict(claim))
         writer.apply_always(ConfigMap.from_dict(config))
+        if around.runner == "kubeflow" and resource.spec.kubernetes.service_account is None:
+            for one in driver_account(document):
+                writer.apply_always(RESOURCES[one["kind"]].from_dict(one))
         # lightkube accepts a document here; its types do not say so.
         application: Any = SparkApplication
         writer.apply_always(application(made))
@@ -162,7 +189,8 @@ class PipelineController:
         job = self._job_status(application) if application else None
         if job is not None:
             status = with_progress(status, job)
-        reason = problem or _ready(state, application, job)
+        failure = _failure(before) if before.observed_generation == generation else None
+        reason = problem or _ready(state, application, job, failure)
         ready = "True" if problem is None and state in ("RUNNING", "COMPLETED") else "False"
         status = msgspec.structs.replace(
             status,
@@ -177,7 +205,7 @@ class PipelineController:
         return True
 
     def _job_status(self, application: Document) -> JobStatus | None:
-        """What the driver reported last, in an annotation of its pod."""
+        """The driver's last report, in an annotation of its pod."""
         pod = driver_pod(self._client, application)
         annotations = (pod.metadata.annotations if pod and pod.metadata else None) or {}
         try:
@@ -187,7 +215,9 @@ class PipelineController:
 
 
 def with_progress(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineStatus:
-    main = job.queries.get("main")
+    if job.flows:
+        return with_flows(status, job)
+    main, dead = job.queries.get("main"), job.queries.get("dead-letter")
     if main is None:
         return status
     return msgspec.structs.replace(
@@ -196,16 +226,52 @@ def with_progress(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineS
         lag_records=sum(main.lag.values()),
         input_rate=main.input_rate,
         process_rate=main.process_rate,
+        rows_in=main.rows,
+        rows_out=main.rows_out,
+        dead_letters=max(0, dead.rows_out) if dead is not None else 0,
+        late_rows=main.late_rows,
+        state_rows=main.state_rows,
+        state_bytes=main.state_bytes,
+        watermark=main.watermark,
         batch=main.batch,
         batch_ms=main.batch_ms,
         last_batch_time=main.checkpoint,
     )
 
 
-def _ready(state: str, application: Document | None, job: JobStatus | None) -> Reason:
+def with_flows(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineStatus:
+    """Of a project of Spark's declarative pipelines: each flow, and sums over all."""
+    known = [job.queries.get(flow.name, QueryProgress()) for flow in job.flows]
+    lag: Counter[str] = Counter()
+    for progress in known:
+        lag.update(progress.lag)
+    return msgspec.structs.replace(
+        status,
+        flows=job.flows,
+        lag=[TopicLag(topic=topic, records=n) for topic, n in sorted(lag.items())],
+        lag_records=sum(lag.values()),
+        rows_in=sum(progress.rows for progress in known),
+        input_rate=sum(progress.input_rate for progress in known),
+        process_rate=sum(progress.process_rate for progress in known),
+        last_batch_time=max((progress.checkpoint for progress in known), default=""),
+    )
+
+
+def _failure(before: SparkPipelineStatus) -> Reason | None:
+    """The reported failure of an earlier driver."""
+    found = [one for one in before.conditions if one.reason == "Failed"]
+    return Reason("Failed", found[0].message) if found else None
+
+
+def _ready(
+    state: str, application: Document | None, job: JobStatus | None, failure: Reason | None
+) -> Reason:
+    """While a driver is started again the condition keeps the failure of the last one."""
     if job is not None and job.message:
         where = f"{job.field}: " if job.field else ""
         return Reason("Failed", f"{where}{job.message}")
+    if failure is not None and state in ("PENDING_RERUN", "SUBMITTED"):
+        return failure
     known = ((application or {}).get("status") or {}).get("applicationState") or {}
     message = known.get("errorMessage") or SENTENCES.get(state, "")
     return Reason(state.title().replace("_", "") or "Submitted", message)

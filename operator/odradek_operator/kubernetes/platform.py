@@ -27,15 +27,24 @@ from odradek_api.base import API_VERSION, Resource, owner_reference
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.admin.kafka_admin import AdminError, NotYetError
-from odradek_operator.kafka.desired import SECRETS, VOTERS_MAX, DesiredCluster, Endpoint, Known
+from odradek_operator.kafka.desired import (
+    SECRETS,
+    VOTERS_MAX,
+    ClusterLayout,
+    DesiredCluster,
+    Endpoint,
+    Known,
+)
+from odradek_operator.kafka.links import conflict, decide, with_links
 from odradek_operator.kafka.observed import ObservedBroker, Phase
 from odradek_operator.kafka.placement import is_controller
+from odradek_operator.kafka.routes import ClusterRoute, operator_route
 from odradek_operator.kubernetes import names
 from odradek_operator.kubernetes.endpoints import endpoint, external_address
 from odradek_operator.kubernetes.manifests import manifests
 from odradek_operator.kubernetes.pod_manifests import Object
 from odradek_operator.kubernetes.pods import phase_of
-from odradek_operator.kubernetes.properties import properties_text
+from odradek_operator.kubernetes.properties import properties_text, read_properties
 from odradek_operator.kubernetes.racks import Rack
 from odradek_operator.kubernetes.state import (
     ClusterState,
@@ -93,10 +102,11 @@ class KubernetesPlatform:
             formation=tuple(self._status.formation) or self.state.formation or self._formed(),
             cluster_id=self.state.cluster_id or _cluster_id(self.resource.uid),
             secrets=self._secrets,
+            started_with=self._started_with(),
         )
 
     def _formed(self) -> tuple[int, ...]:
-        """Nodes that formed an earlier cluster of this name, by the volumes that it left."""
+        """Nodes that formed an earlier cluster of this name, found by its retained volumes."""
         state = self.state
         if self.resource.spec.engine != "apache":
             return ()
@@ -129,18 +139,73 @@ class KubernetesPlatform:
         content = msgspec.json.encode(versions, order="deterministic")
         return hashlib.sha256(content).hexdigest()[:12]
 
-    def endpoints(self, nodes: Mapping[int, str], spec: KafkaClusterSpec) -> Mapping[int, Endpoint]:
-        planned = self.state.with_nodes(nodes)
+    def endpoints(self, layout: ClusterLayout) -> Mapping[int, Endpoint]:
+        planned = self.state.with_nodes(layout.nodes)
         everyone = [node for rack in planned.all_racks() for node in rack.ids]
-        return {node: endpoint(planned, node, self.resource, spec) for node in everyone}
+        return {node: endpoint(planned, node, self.resource, layout) for node in everyone}
+
+    def _started_with(self) -> dict[int, Mapping[str, str]]:
+        """The settings of all nodes that exist: of its pod, else of its StatefulSet's template."""
+        files = self.state.files()
+        found: dict[int, Mapping[str, str]] = {}
+        for rack in self.state.all_racks():
+            for ordinal, node in enumerate(rack.ids):
+                text = files.get(rack.pod_name(self.resource.name, ordinal))
+                if text is not None and node not in rack.removed:
+                    found[node] = read_properties(text)
+        return found | self.running()
+
+    def conflict(self) -> str:
+        """Why the listeners cannot become what the spec says; else empty."""
+        nodes = self._started_with()
+        spec = self.resource.spec
+        return conflict(with_links(spec, decide(spec, nodes), nodes.values()))
+
+    def running(self) -> dict[int, dict[str, str]]:
+        """Nodes whose pod exists → the settings that the pod was created with."""
+        found = {}
+        for rack in self.state.all_racks():
+            for ordinal, node in enumerate(rack.ids):
+                pod = self.state.pods.get(rack.pod_name(self.resource.name, ordinal))
+                if pod is not None and (settings := self.state.started_with(pod)):
+                    found[node] = settings
+        return found
+
+    def host_ips(self) -> dict[int, tuple[str, ...]]:
+        """Node → the address of the machine that its pod runs on, for listeners with node ports."""
+        external = self.resource.spec.external_listeners
+        if not any(one.type == "nodeport" and one.tls for one in external):
+            return {}
+        found: dict[int, tuple[str, ...]] = {}
+        for rack in self.state.racks.values():
+            for ordinal, node in enumerate(rack.ids):
+                pod = self.state.pods.get(rack.pod_name(self.resource.name, ordinal))
+                if pod is not None and pod.status is not None and pod.status.hostIP:
+                    found[node] = (pod.status.hostIP,)
+        return found
+
+    def route(self) -> ClusterRoute:
+        """How the operator reaches the brokers."""
+        brokers = [s for node, s in self.running().items() if not is_controller(node)]
+        found = operator_route(brokers)
+        if found.tls or self.resource.spec.secured:
+            return found
+        return ClusterRoute(self.bootstrap())
+
+    def metrics(self) -> dict[int, str]:
+        host = f"{names.brokers_service(self.resource.name)}.{self.resource.namespace}.svc"
+        port = self.resource.spec.metrics.port
+        found = [b for rack in self.state.racks.values() for b in rack.ids]
+        return {b: f"{self.state.pod_of(b)}.{host}:{port}" for b in found}
 
     def bootstrap(self) -> str:
-        port = self.resource.spec.listeners.port
+        """The bootstrap address for clients."""
+        port = self.resource.spec.client_listener.port
         name = names.bootstrap_service(self.resource.name)
         return f"{name}.{self.resource.namespace}.svc:{port}"
 
     def differences(self, desired: DesiredCluster) -> list[str]:
-        """What `apply` would create or change, "create Service main-brokers"; for a dry run."""
+        """The changes that `apply` would make, "create Service main-brokers"; for a dry run."""
         lines = []
         for wanted in self._objects(desired, self._planned(desired)):
             key = wanted["kind"], wanted["metadata"]["name"]
@@ -184,11 +249,12 @@ class KubernetesPlatform:
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:  # noqa: ARG002
         """The StatefulSet creates the pod, with the settings that `apply` wrote."""
-        external = self.resource.spec.listeners.external
-        if is_controller(broker):
-            external = None  # clients do not connect to controllers
-        if external is not None and not external_address(self.state, broker, external):
-            raise self._no_address(names.external_service(self.state.pod_of(broker)))
+        # Clients do not connect to controllers.
+        external = () if is_controller(broker) else self.resource.spec.external_listeners
+        for one in external:
+            if not external_address(self.state, broker, one):
+                pod = self.state.pod_of(broker)
+                raise self._no_address(names.external_service(pod, one.name))
         rack, ordinal = self.state.place_of(broker)
         self._scale(rack, max(rack.replicas, ordinal + 1))
 
@@ -283,7 +349,7 @@ class KubernetesPlatform:
                     )
 
     def _label_claims(self) -> None:
-        """Labels claims with the broker id, which so outlives the StatefulSet.
+        """Labels claims with the broker id, so that it outlives the StatefulSet.
 
         Only once the claim may hold data: before that, the scheduler, the provisioner and the
         StatefulSet controller write to it, and one of them would get a conflict.

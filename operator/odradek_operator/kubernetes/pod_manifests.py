@@ -7,9 +7,17 @@ from typing import Any
 import msgspec
 from lightkube.utils.quantity import parse_quantity
 
+from odradek_api.kafka_cluster.limits import (
+    CONTROLLER_PORT,
+    CONTROLLER_TLS_PORT,
+    REPLICATION_PORT,
+)
+from odradek_api.kafka_cluster.listeners import Listener
 from odradek_api.kafka_cluster.pods import Resources
-from odradek_api.kafka_cluster.spec import CONTROLLER_PORT, KafkaClusterSpec
+from odradek_api.kafka_cluster.security import brokers_secret, trust_secret
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.kafka.desired import DesiredCluster
+from odradek_operator.kafka.links import CONTROLLER_NAME, CONTROLLER_TLS_NAME
 from odradek_operator.kubernetes import names
 from odradek_operator.kubernetes.racks import Rack
 
@@ -17,9 +25,14 @@ Object = dict[str, Any]
 
 CONFIG_DIR = "/etc/odradek"
 DATA_DIR = "/var/lib/odradek"
+CERTIFICATES_DIR = "/etc/odradek-certificates"
+KEYS_DIR, TRUST_DIR = f"{CERTIFICATES_DIR}/keys", f"{CERTIFICATES_DIR}/trust"
+CERTIFICATES_MODE = 0o440  # the group of the pod may read them
 USER_ID = 10001  # of the images; it needs no name
 HEAP = "KAFKA_HEAP_OPTS"  # environment variable of engine apache
-KAFKA, EXTERNAL, ADMIN, CONTROLLER = "kafka", "external", "admin", "controller"  # names of ports
+KAFKA, EXTERNAL, ADMIN = "kafka", "external", "admin"  # names of ports
+REPLICATION = "replication"
+CONTROLLER_PORTS = {CONTROLLER_NAME: CONTROLLER_PORT, CONTROLLER_TLS_NAME: CONTROLLER_TLS_PORT}
 
 
 def rack_label(rack: Rack) -> dict[str, str]:
@@ -56,6 +69,7 @@ def pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) -
     volumes = [
         {"name": "config", "configMap": {"name": config}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        *(_certificates(desired.name) if desired.secured else ()),
         *pod.volumes,
     ]
     made: Object = {
@@ -74,7 +88,7 @@ def pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) -
         | pod.security_context,
         "affinity": _affinity(spec, rack),
         "topologySpreadConstraints": [_spread(desired, rack)],
-        "containers": [_container(spec, rack, image)],
+        "containers": [_container(desired, rack, image)],
         "volumes": volumes,
     }
     if pod.node_selector:
@@ -99,14 +113,19 @@ def pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) -
     }
 
 
-def _container(spec: KafkaClusterSpec, rack: Rack, image: str) -> Object:
-    ports = [(KAFKA, spec.listeners.port), (ADMIN, spec.metrics.port)]
+def _container(desired: DesiredCluster, rack: Rack, image: str) -> Object:
+    spec = desired.spec
+    ports = [(KAFKA, spec.client_listener.port), (ADMIN, spec.metrics.port)]
+    ports += [(port_name(spec, one), one.port) for one in further_listeners(spec)]
+    if desired.links.replication:
+        ports.append((REPLICATION, REPLICATION_PORT))
     resources = spec.resources
     if rack.controllers and spec.controllers is not None:
-        ports = [(CONTROLLER, CONTROLLER_PORT), (ADMIN, spec.metrics.port)]
+        ports = [(name.lower(), CONTROLLER_PORTS[name]) for name in desired.links.controllers]
+        ports.append((ADMIN, spec.metrics.port))
         resources = spec.controllers.resources
-    elif spec.listeners.external is not None:
-        ports.append((EXTERNAL, spec.listeners.external.port))
+    else:
+        ports += [(port_name(spec, one), one.port) for one in spec.external_listeners]
     data = [
         {"name": f"data-{n}", "mountPath": f"{DATA_DIR}/data-{n}"}
         for n in range(rack.volumes(spec))
@@ -147,10 +166,39 @@ def _container(spec: KafkaClusterSpec, rack: Rack, image: str) -> Object:
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_DIR, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
+            *(_CERTIFICATE_MOUNTS if desired.secured else ()),
             *data,
             *spec.pod_template.volume_mounts,
         ],
     }
+
+
+def further_listeners(spec: KafkaClusterSpec) -> list[Listener]:
+    """Listeners for clients inside Kubernetes, without the first one."""
+    internal = [one for one in spec.listener_list if one.type == "internal"]
+    return [one for one in internal if one is not internal[0]]
+
+
+def port_name(spec: KafkaClusterSpec, listener: Listener) -> str:
+    """The name of the port in pods and Services: `kafka` for the first listener."""
+    if listener.type != "internal":
+        return EXTERNAL if listener.name == EXTERNAL else f"e-{listener.name}"
+    return KAFKA if listener.name == spec.client_listener.name else f"l-{listener.name}"
+
+
+def _certificates(cluster: str) -> list[Object]:
+    """Without items: the kubelet updates the files when the Secret changes."""
+    secrets = {"certificates": brokers_secret(cluster), "trust": trust_secret(cluster)}
+    return [
+        {"name": name, "secret": {"secretName": secret, "defaultMode": CERTIFICATES_MODE}}
+        for name, secret in secrets.items()
+    ]
+
+
+_CERTIFICATE_MOUNTS = (
+    {"name": "certificates", "mountPath": KEYS_DIR, "readOnly": True},
+    {"name": "trust", "mountPath": TRUST_DIR, "readOnly": True},
+)
 
 
 def _heap(spec: KafkaClusterSpec, resources: Resources) -> list[Object]:

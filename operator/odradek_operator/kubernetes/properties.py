@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 
 from odradek_operator.kafka.apache import CLUSTER_ID, FORMAT
+from odradek_operator.kafka.links import PROTOCOL_MAP
 
 # Part of the files of running pods: another text would be read as a changed setting.
 FOLLOWS = "# from here on: what follows from the settings above"
@@ -57,7 +58,7 @@ def _follows(settings: Mapping[str, str]) -> dict[str, str]:
     if FORMAT in settings:  # for the launcher in the Apache Kafka image, which formats the disk
         made["odradek.cluster.id"] = settings[CLUSTER_ID]
         made["odradek.storage.format"] = settings[FORMAT]
-    elif "EXTERNAL://" in settings.get("listeners", ""):
+    elif "EXTERNAL://" in settings.get("listeners", "") and PROTOCOL_MAP not in settings:
         made["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT"
         made["inter.broker.listener.name"] = "PLAINTEXT"
     if "${env:" in settings.get("advertised.listeners", ""):

@@ -61,7 +61,7 @@ def objects(application: Application, submission: str, attempt: int = 1) -> list
     name, spec = application["metadata"]["name"], application["spec"]
     made = []
     if (spec.get("driver") or {}).get("serviceAccount", driver_name(name)) == driver_name(name):
-        made += _account(application)
+        made += driver_account(application)
     return [*made, _template_config(application), _driver_service(application),
             _ui_service(application),
             driver_pod(application, submission, attempt)]  # fmt: skip
@@ -150,7 +150,8 @@ def _megabytes(text: str) -> int:
 def submit_arguments(application: Application, attempt: int = 1) -> list[str]:
     """The arguments after `spark-submit --deploy-mode client`."""
     spec = application["spec"]
-    arguments = ["--master", MASTER, "--name", application["metadata"]["name"]]
+    master = str((spec.get("sparkConf") or {}).get("spark.master") or MASTER)
+    arguments = ["--master", master, "--name", application["metadata"]["name"]]
     if spec.get("mainClass"):
         arguments += ["--class", spec["mainClass"]]
     for key, value in sorted(configuration(application, attempt).items()):
@@ -265,8 +266,11 @@ def _object(application: Application, version: str, kind: str, name: str, role: 
     }  # fmt: skip
 
 
-def _account(application: Application) -> list[Object]:
-    """Lets a driver create, read and delete pods and their resources in its own namespace."""
+def driver_account(application: Application) -> list[Object]:
+    """Lets a driver create, read and delete pods and their resources in its own namespace.
+
+    Owned by the SparkApplication, or by a SparkPipeline whose application kubeflow's operator runs.
+    """
     name = driver_name(application["metadata"]["name"])
     verbs = ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]
     resources = ["pods", "configmaps", "services", "persistentvolumeclaims"]

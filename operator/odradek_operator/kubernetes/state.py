@@ -2,7 +2,7 @@
 
 The operator keeps no state of its own: broker ids are annotations of the StatefulSets and labels of
 the claims, settings are in the ConfigMaps that pods mount. So nothing is lost when the operator
-restarts or somebody deletes a StatefulSet.
+restarts or a StatefulSet is deleted by hand.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ClusterState:
             phase, since, detail = phase_of(pod, now)
             unseen = not self._config_of(pod)
             if unseen and phase is Phase.STARTING and not self._is_written_again(pod, rack):
-                # Created from a template that was replaced in that moment; it can never start.
+                # Created from a template that was replaced at that moment; it can never start.
                 phase, detail = Phase.CRASHED, "the ConfigMap of its pod does not exist any more"
             node = (pod.spec.nodeName if pod.spec else None) or ""
             yield ObservedBroker(
@@ -138,6 +138,7 @@ class ClusterState:
                 file_unseen=unseen and self._is_written_again(pod, rack),
                 wants_restart=self._resize_pending(pod),
                 ended=ended_of(pod),
+                host_ip=(pod.status.hostIP if pod.status else None) or "",
             )
 
     def _is_written_again(self, pod: Pod, rack: Rack) -> bool:

@@ -24,7 +24,7 @@ from odradek_operator.kubernetes import names
 Object = dict[str, Any]
 Key = tuple[str, str]  # kind, name
 
-NOT_FOUND = 404
+NOT_FOUND, CONFLICT = 404, 409
 
 
 class ObjectWriter:
@@ -62,6 +62,14 @@ class ObjectWriter:
         """An object of any kind, without comparing it first."""
         apply: Any = self._client.apply
         apply(made, field_manager=names.FIELD_MANAGER, force=True, namespace=self._namespace)
+
+    def create(self, made: Any) -> None:
+        """Leaves an object of that name as it is."""
+        try:
+            self._client.create(made, namespace=self._namespace)
+        except ApiError as error:
+            if error.status.code != CONFLICT:
+                raise
 
     def patch(self, kind: type[Any], name: str, change: Object) -> None:
         self._client.patch(
@@ -114,7 +122,7 @@ def applied_digest(found: Any) -> str:
 
 
 def contains(found: Any, wanted: Any) -> bool:
-    """Whether everything wanted is there; the API server and others may have added to it."""
+    """Whether `found` has all wanted fields; the API server and others may have added fields."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             contains(found.get(key), value) or (value in ({}, [], "", None) and key not in found)

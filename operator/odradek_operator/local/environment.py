@@ -1,8 +1,8 @@
 """The environment of the brokers that run as processes of this machine.
 
-A broker takes settings from variables that begin with KAFKA_, and they win over its file. Whoever
-starts brokers with settings of his own passes these variables on only on purpose: KAFKA_LISTENERS
-of the caller's shell would put every broker of a cluster on the same port.
+A broker takes settings from variables that begin with KAFKA_, and they win over its file. So the
+caller's variables are not passed on by default: KAFKA_LISTENERS of a shell would put every broker
+of a cluster on the same port.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus
+
 FILE = "state.json"
 
 
@@ -24,6 +26,7 @@ class BrokerEntry(msgspec.Struct, rename="camel"):
     admin_port: int
     controller_port: int = 0  # engine apache; 0: from an older ledger, same as admin_port
     kept: bool = False  # the broker was removed, its directories were kept
+    listeners: dict[str, int] = {}  # ports of further listeners, by Kafka's name
 
 
 class TopicEntry(msgspec.Struct, rename="camel"):
@@ -32,12 +35,28 @@ class TopicEntry(msgspec.Struct, rename="camel"):
     settings: list[str] = []
 
 
+class UserEntry(msgspec.Struct, rename="camel"):
+    """A KafkaUser that manages a principal."""
+
+    owner: str
+    secret: str
+    authentication: str
+
+
+class RebalanceEntry(msgspec.Struct, rename="camel"):
+    """The state that Kubernetes keeps in the status of a KafkaRebalance."""
+
+    status: KafkaRebalanceStatus = KafkaRebalanceStatus()
+
+
 class Ledger(msgspec.Struct, rename="camel"):
     cluster_id: str = ""
     formation: list[int] = []
     brokers: dict[int, BrokerEntry] = {}
     topics: dict[str, TopicEntry] = {}
     dynamic_config: list[str] = []
+    users: dict[str, UserEntry] = {}  # principal → who manages it
+    rebalances: dict[str, RebalanceEntry] = {}  # KafkaRebalance → its last status
 
 
 class LedgerError(Exception):

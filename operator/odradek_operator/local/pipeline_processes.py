@@ -34,7 +34,7 @@ OUTPUT_BYTES_MAX = 16 << 20
 def spark_missing() -> str:
     """Why no pipeline can run on this machine; empty if they can."""
     if importlib.util.find_spec("pyspark") is None:
-        return "pyspark is not installed: pip install 'odradek[spark]' (430 MB), or `make spark`"
+        return "pyspark is not installed: pip install 'odradek[spark]' (520 MB), or `make spark`"
     return ""
 
 

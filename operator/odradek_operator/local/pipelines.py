@@ -15,11 +15,13 @@ import msgspec
 
 from odradek_api.base import Resource
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
-from odradek_api.pipeline.job import Job
+from odradek_api.kafka_user.status import KafkaUserStatus
+from odradek_api.pipeline.job import Job, users_of
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import JobStatus
 from odradek_api.topic import TopicStatus
 from odradek_operator.local.pipeline_processes import LocalPipeline, spark_missing
+from odradek_operator.local.secrets import secret_of
 from odradek_operator.spark.runs import which_run
 from odradek_operator.spark.waiting import waits_for
 
@@ -27,7 +29,7 @@ Pipeline = Resource[SparkPipelineSpec]
 
 
 class PipelineReport(msgspec.Struct, rename="camel"):
-    waits: str = ""  # what it waits for; empty if it is or was running
+    waits: str = ""  # the pending condition; empty if it is or was running
     idle: bool = False  # it is not meant to run now: suspended, or its next run is not due
     pid: int | None = None
     restarts: int = 0
@@ -57,9 +59,10 @@ class LocalPipelines:
         self,
         clusters: Mapping[str, KafkaClusterStatus],
         topics: Mapping[str, Mapping[str, TopicStatus]],
+        users: Mapping[str, KafkaUserStatus],
     ) -> dict[str, PipelineReport]:
         return {
-            key: self._one(key, pipeline, directory, clusters, topics)
+            key: self._one(key, pipeline, directory, clusters, topics, users)
             for key, (pipeline, directory) in self._wanted.items()
         }
 
@@ -70,6 +73,7 @@ class LocalPipelines:
         directory: Path,
         clusters: Mapping[str, KafkaClusterStatus],
         topics: Mapping[str, Mapping[str, TopicStatus]],
+        users: Mapping[str, KafkaUserStatus],
     ) -> PipelineReport:
         known = self._running.get(key)
         at_work = known is not None and known[1].ended is None
@@ -80,7 +84,7 @@ class LocalPipelines:
             waits = f"the next run starts at {run.next}"
             return PipelineReport(waits=waits, idle=True, status=status)
         if known is None or run.name != last:
-            if waits := spark_missing() or waits_for(pipeline, clusters, topics):
+            if waits := spark_missing() or waits_for(pipeline, clusters, topics, users):
                 return PipelineReport(waits=waits, idle=pipeline.spec.suspend)
             addresses = {name: status.bootstrap_servers for name, status in clusters.items()}
             where = self._state_dir / f"pipeline.{pipeline.namespace}.{pipeline.name}"
@@ -91,6 +95,7 @@ class LocalPipelines:
                     namespace=pipeline.namespace,
                     spec=pipeline.spec,
                     clusters=addresses,
+                    users=self._user_directories(pipeline, users),
                     directory=str(directory),
                 )
             )
@@ -99,6 +104,16 @@ class LocalPipelines:
         process.supervise(time.monotonic())
         status = process.status()
         return PipelineReport(pid=process.pid, restarts=process.restarts, status=status)
+
+    def _user_directories(
+        self, pipeline: Pipeline, users: Mapping[str, KafkaUserStatus]
+    ) -> dict[str, str]:
+        """KafkaUser → the directory of its Secret, whose files have mode 0600."""
+        found = {}
+        for name in users_of(pipeline.spec):
+            secrets, own = secret_of(self._state_dir, users[f"{pipeline.namespace}/{name}"].secret)
+            found[name] = str(secrets.directory / own)
+        return found
 
     def stop(self) -> None:
         for _, process in self._running.values():

@@ -32,7 +32,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -45,6 +45,7 @@ from odradek_operator.kafka.apache import (
     METRICS_RULES,
 )
 from odradek_operator.kafka.observed import Ended, ObservedBroker, Phase
+from odradek_operator.kafka.routes import internal_address
 from odradek_operator.local.environment import without_settings
 from odradek_operator.local.ledger import LedgerError, write_json
 
@@ -53,6 +54,8 @@ REASONS_BYTES_MAX = 4096  # of the response
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 60.0  # before a broker that ended by itself is started again
 STEADY_S = 60.0  # after this uptime the backoff starts from the beginning
 STOP_DEADLINE_S = 60.0  # after SIGTERM: leaders are handed over, logs flushed
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 JARS = "ODRADEK_KAFKA_JARS"  # environment: the directory with Apache Kafka's jars
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 OUTPUT_BYTES_MAX = 16 << 20  # a larger server.out is rotated at the next start
@@ -70,10 +73,19 @@ class Readiness(msgspec.Struct):
 
 
 class LocalBroker:
-    """One node: its process, and what was observed of it."""
+    """One node: its process, and the observations of it."""
 
-    def __init__(self, broker: int, rack: str, directory: Path, address: str, admin: str) -> None:
+    def __init__(
+        self,
+        broker: int,
+        rack: str,
+        directory: Path,
+        address: str,
+        admin: str,
+        answers_over_tls: Callable[[str], bool] | None = None,
+    ) -> None:
         self.id = broker
+        self._answers_over_tls = answers_over_tls
         self.rack = rack
         self.directory = directory
         self.address = address
@@ -136,6 +148,9 @@ class LocalBroker:
 
     def _answers(self) -> tuple[bool, str]:
         if is_apache(self.settings):
+            secured = internal_address(self.settings)
+            if secured and self._answers_over_tls is not None:
+                return self._answers_over_tls(secured), ""
             return answers_api_versions(self.address), ""
         return readiness(self.admin)
 
@@ -175,15 +190,7 @@ class LocalBroker:
             self.directory.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{n}={_escaped(v)}\n" for n, v in properties.items()))
             self._rotate_output()
-            with open(self.directory / "server.out", "ab") as output:
-                self._child = subprocess.Popen(
-                    command(settings, path),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # Ctrl-C is for the runtime; it stops its brokers
-                    env=without_settings(),
-                )
+            self._child = spawn(command(settings, path), self.directory / "server.out")
         except OSError as error:
             raise LedgerError(f"broker {self.id} cannot be started: {error}") from error
         now = time.time()
@@ -275,6 +282,19 @@ class LocalBroker:
             output.replace(output.with_suffix(".out.1"))
 
 
+def spawn(words: Sequence[str], output_path: Path) -> subprocess.Popen[bytes]:
+    """A process that goes on when this one ends."""
+    with open(output_path, "ab") as output:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is for the runtime; it stops its brokers
+            env=without_settings(),
+        )
+
+
 def is_apache(settings: Mapping[str, str]) -> bool:
     return "process.roles" in settings
 
@@ -287,7 +307,8 @@ def command(settings: Mapping[str, str], properties: Path) -> list[str]:
     java = ["java", *JVM_FLAGS, "-cp", f"{jars}/*"]
     storage = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
     storage += ["-t", settings[CLUSTER_ID], "-c", str(properties), *settings[FORMAT].split()]
-    server = [*java, *_metrics_agent(settings, jars), "kafka.Kafka", str(properties)]
+    flags = [*_metrics_agent(settings, jars), *_allowed_urls(settings)]
+    server = [*java, *flags, "kafka.Kafka", str(properties)]
     # One process for both, so that there is one pid.
     return ["sh", "-c", f"{shlex.join(storage)} && exec {shlex.join(server)}"]
 
@@ -298,6 +319,12 @@ def _metrics_agent(settings: Mapping[str, str], jars: Path) -> list[str]:
     if not found or not settings.get(METRICS):
         return []
     return [f"-javaagent:{found[-1]}={settings[METRICS]}:{METRICS_RULES}"]
+
+
+def _allowed_urls(settings: Mapping[str, str]) -> list[str]:
+    """Kafka asks only those identity providers that a property of its JVM lists."""
+    urls = sorted({url for name, url in settings.items() if name.endswith(JWKS_URL)})
+    return [f"-D{ALLOWED_URLS}={','.join(urls)}"] if urls else []
 
 
 def answers_api_versions(address: str) -> bool:
@@ -353,7 +380,11 @@ def _signal_name(number: int) -> str:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Start time of the process in clock ticks since boot; None if it is gone or a zombie."""
+    """Start time of the process in clock ticks since boot; None if it is gone or a zombie.
+
+    Not psutil's create_time: that is a wall time, which changes when the clock is set, and the
+    process file outlives this process.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

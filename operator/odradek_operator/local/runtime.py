@@ -10,12 +10,11 @@ may use a state directory (it holds a lock):
     runtime.json                    pid and manifests of the runtime
     status.json                     the last report, for `odradek local status`
     default.main/                   a cluster: state.json and a directory per broker
+    secrets/default/billing/        the credentials of a KafkaUser
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import shutil
 import threading
@@ -35,52 +34,42 @@ from odradek_api.base import (
 )
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
-from odradek_api.parse import SUFFIXES, load, refused_changes
+from odradek_api.kafka_rebalance.rules import rebalance_cluster
+from odradek_api.kafka_rebalance.spec import KafkaRebalanceSpec
+from odradek_api.kafka_user.rules import user_cluster
+from odradek_api.kafka_user.spec import KafkaUserSpec
+from odradek_api.parse import load, refused_changes
 from odradek_api.topic import TopicSpec, TopicStatus, topic_cluster
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kafka.desired import DesiredTopic, accepts, build_topic
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.status import cluster_status, topic_statuses
+from odradek_operator.local.certificates import LocalCertificates
 from odradek_operator.local.ledger import LedgerError, TopicEntry, write_json
-from odradek_operator.local.pipelines import LocalPipelines, PipelineReport
+from odradek_operator.local.locking import RuntimeBusyError as RuntimeBusyError
+from odradek_operator.local.locking import lock as lock
+from odradek_operator.local.locking import running_pid as running_pid
+from odradek_operator.local.pipelines import LocalPipelines
 from odradek_operator.local.platform import LocalPlatform
 from odradek_operator.local.processes import JARS
-from odradek_operator.reconcile.kafka import Assessment, Record, act, assess
+from odradek_operator.local.rebalances import FileDocuments, LocalRebalances
+from odradek_operator.local.report import ClusterReport as ClusterReport
+from odradek_operator.local.report import Report as Report
+from odradek_operator.local.stamp import stamp
+from odradek_operator.local.users import LocalUsers, LocalUserSecrets, load_secrets
+from odradek_operator.reconcile.certificates import Certified
+from odradek_operator.reconcile.entrance import entrance
+from odradek_operator.reconcile.kafka import Assessment, PersistedRecord, act, assess
+from odradek_operator.reconcile.rebalances import RebalanceKeeper
+from odradek_operator.security.material import InvalidSecretError
+from odradek_operator.security.status import certificate_statuses
+from odradek_operator.security.users import not_accepted
+from odradek_protocol.client.settings import PLAINTEXT
 
 BUSY_S, IDLE_S = 0.2, 1.0  # between passes, with and without a plan
-IDLE_SHARE = 0.05  # of a core, at most, for observing an idle cluster
+IDLE_SHARE = 0.05  # share of a core, at most, for observing an idle cluster
 DEFAULT_STATE = ".odradek"
-
-
-class RuntimeBusyError(Exception):
-    """Another runtime uses this state directory; the message names its pid."""
-
-
-class ClusterReport(msgspec.Struct, rename="camel"):
-    status: KafkaClusterStatus
-    plan: list[str]
-    topics: dict[str, TopicStatus] = {}
-    failures: list[str] = []
-    pids: dict[int, int] = {}
-    admin: dict[int, str] = {}  # broker → address of /metrics, /healthz and /readyz
-
-
-class Report(msgspec.Struct, rename="camel"):
-    clusters: dict[str, ClusterReport] = {}
-    pipelines: dict[str, PipelineReport] = {}
-    problems: list[str] = []  # invalid manifests, topics without a cluster
-
-    @property
-    def settled(self) -> bool:
-        """Whether the cluster matches the manifests and nothing is left to do."""
-        ready = [
-            condition.status == "True"
-            for report in self.clusters.values()
-            for condition in report.status.conditions
-            if condition.type == "Ready"
-        ]
-        quiet = not any(r.plan or r.failures for r in self.clusters.values())
-        return bool(self.clusters) and all(ready) and quiet and not self.problems
+FIRST_PORT_MAX = 64_000  # leaves room for the ports that follow from it
 
 
 class LocalCluster:
@@ -89,16 +78,22 @@ class LocalCluster:
     def __init__(self, resource: Resource[KafkaClusterSpec], state_dir: Path) -> None:
         self.resource = resource
         first_port = resource.annotations.get(LOCAL_PORT_ANNOTATION)
-        directory = state_dir / f"{resource.namespace}.{resource.name}"
-        self.platform = LocalPlatform(directory, int(first_port) if first_port else None)
+        directory = cluster_directory(state_dir, resource)
+        self.certificates = LocalCertificates(state_dir, resource.namespace, resource.name)
+        self.platform = LocalPlatform(
+            directory, int(first_port) if first_port else None, self.certificates
+        )
         self.admin = KafkaAdmin("")
         self.status: KafkaClusterStatus | None = None
         self.topic_statuses: dict[str, TopicStatus] = {}
+        self.users = LocalUsers(LocalUserSecrets(state_dir))
+        self.user_lines: list[str] = []
+        self.rebalances = LocalRebalances(RebalanceKeeper(FileDocuments(directory)))
 
     @property
-    def record(self) -> Record:
+    def record(self) -> PersistedRecord:
         ledger = self.platform.ledger
-        return Record(
+        return PersistedRecord(
             frozenset(ledger.dynamic_config),
             {n: t.owner for n, t in ledger.topics.items()},
             {n: frozenset(t.settings) for n, t in ledger.topics.items()},
@@ -112,10 +107,31 @@ class LocalCluster:
             for name, entry in self.platform.ledger.topics.items()
             if entry.owner not in owners
         ]
-        self.admin.bootstrap = self.platform.bootstrap()
+        self.admin.bootstrap, tls = self.platform.route()
+        own = self.certificates.keeper.client_security() if tls else None
+        self.admin.security = own or PLAINTEXT
         spec = self.resource.spec
         racks = spec.racks.names or ["a", "b", "c"]  # one machine has no zones
-        return assess(self.resource, wanted, racks, self.platform, self.record, self.admin)
+        self.rebalances.begin(self.platform.ledger)
+        found = assess(
+            self.resource, wanted, racks, self.platform, self.record, self.admin,
+            self.rebalances.keeper,
+        )  # fmt: skip
+        self.user_lines = self._assess_users(found)
+        return found
+
+    def _assess_users(self, found: Assessment) -> list[str]:
+        """The pending actions on users, in sentences."""
+        try:
+            material = self.certificates.keeper.material() if found.desired.secured else None
+        except InvalidSecretError as error:
+            self.users.wait(str(error))
+            return []
+        if found.observed.kafka is None:
+            self.users.wait(found.observed.unreachable)
+            return []
+        doors = entrance(found.desired, found.observed, material)
+        return self.users.assess(self.platform.ledger, doors, self.admin)
 
     def apply(self, assessed: Assessment) -> None:
         self.platform.apply(assessed.desired)
@@ -127,14 +143,23 @@ class LocalCluster:
             for name, owner in record.managed_topics.items()
         }  # fmt: skip
         dynamic = sorted(record.dynamic_config)
-        if (topics, dynamic) != (ledger.topics, ledger.dynamic_config):
+        changed = self.users.record(ledger)
+        changed = self.rebalances.persist(ledger) or changed
+        if changed or (topics, dynamic) != (ledger.topics, ledger.dynamic_config):
             ledger.topics, ledger.dynamic_config = topics, dynamic
             self.platform.save()
 
-    def report(self, assessed: Assessment, failures: list[str]) -> ClusterReport:
+    def certify(self, assessed: Assessment) -> Certified | None:
+        running = self.platform.running()
+        return self.certificates.assess(self.resource, assessed.desired, running)
+
+    def report(
+        self, assessed: Assessment, failures: list[str], certified: Certified | None
+    ) -> ClusterReport:
         self.status = cluster_status(
-            assessed.desired, assessed.observed, assessed.plan, self.status
-        )
+            assessed.desired, assessed.observed, assessed.plan, self.status,
+            certificate_statuses(certified.material, certified.plan) if certified else (),
+        )  # fmt: skip
         self.topic_statuses = topic_statuses(
             [t for t in assessed.topics if not t.delete],
             assessed.observed,
@@ -143,9 +168,29 @@ class LocalCluster:
             self.topic_statuses,
             cluster=self.resource.key,
         )
-        lines = [explain(action) for action in assessed.plan]
+        lines = certified.lines if certified else []
+        lines += [*map(explain, assessed.plan), *self.user_lines, *self.rebalances.lines]
         pids, admin = self.platform.pids(), self.platform.admin_addresses()
-        return ClusterReport(self.status, lines, self.topic_statuses, failures, pids, admin)
+        users = self.users.report()
+        return ClusterReport(
+            self.status, lines, self.topic_statuses, users, failures, pids, admin,
+            self.rebalances.report(),
+        )  # fmt: skip
+
+    def act(self, assessed: Assessment, certified: Certified | None) -> list[str]:
+        """Certificates first: nodes cannot start without them. Returns the errors."""
+        if certified is not None and certified.problem:
+            return [certified.problem]
+        refused: list[str] = []
+        if certified is not None:
+            self.certificates.act(certified)
+            if assessed.desired.spec.engine == "apache" and assessed.observed.kafka is not None:
+                refused = self.certificates.load_again(
+                    certified, self.platform.running(), self.admin
+                )
+            refused += [f"spec.certificates: {one}" for one in certified.warnings]
+        failures, _ = act(assessed, self.platform, self.admin)
+        return refused + failures + self.users.act(self.admin)
 
     def close(self) -> None:
         self.admin.close()
@@ -161,7 +206,7 @@ class LocalRuntime:
         self.resources: list[Resource[Any]] = []  # as the manifests have them
         self.report = Report()
         self.manifest_problems: list[str] = []
-        self._topic_problems: list[str] = []
+        self._reference_problems: list[str] = []
         self._read_at: Any = None
         self._stop = threading.Event()
         self._lock: IO[str] | None = None
@@ -218,44 +263,47 @@ class LocalRuntime:
 
     def one_pass(self) -> Report:
         self.read_manifests()
-        report = Report(problems=[*self.manifest_problems, *self._topic_problems])
+        report = Report(problems=[*self.manifest_problems, *self._reference_problems])
         for key, cluster in self.clusters.items():
             cluster.platform.supervise()
             assessed = cluster.assess(self.topics.get(key, []))
+            certified = cluster.certify(assessed)
             try:
                 cluster.apply(assessed)
-                current = cluster.report(assessed, [])
+                current = cluster.report(assessed, [], certified)
                 self._publish(key, current, report)  # before acting: it announces the actions
-                failures, _ = act(assessed, cluster.platform, cluster.admin)
+                failures = cluster.act(assessed, certified)
             except LedgerError as error:
-                current, failures = cluster.report(assessed, []), [str(error)]
+                current, failures = cluster.report(assessed, [], certified), [str(error)]
             report.clusters[key] = msgspec.structs.replace(
                 current, failures=failures, pids=cluster.platform.pids()
             )
         report.pipelines = self.pipelines.one_pass(
             {key: one.status for key, one in report.clusters.items()},
             {key: one.topics for key, one in report.clusters.items()},
+            {name: user for one in report.clusters.values() for name, user in one.users.items()},
         )
         self._publish("", None, report)
         return self.report
 
     def plan(self) -> Report:
-        """What a pass would do; changes nothing."""
+        """The actions that a pass would take; changes nothing."""
         self.read_manifests()
         if self.manifest_problems:
             raise InvalidManifestError([Problem("", "", "", p) for p in self.manifest_problems])
-        report = Report(problems=list(self._topic_problems))
+        report = Report(problems=list(self._reference_problems))
         for key, cluster in self.clusters.items():
+            cluster.rebalances.keeper.sleep = time.sleep
             assessed = cluster.assess(self.topics.get(key, []))
-            report.clusters[key] = cluster.report(assessed, [])
+            report.clusters[key] = cluster.report(assessed, [], cluster.certify(assessed))
         return report
 
     def read_manifests(self) -> None:
         """Reads them if a file changed. If one is invalid, the last valid ones stay in force."""
-        stamp = _stamp(self.paths)
-        if stamp == self._read_at:
+        now = stamp(self.paths)
+        if now == self._read_at:
             return
-        self._read_at = stamp
+        self._read_at = now
         try:
             resources = load(self.paths)
             clusters = {r.key: r for r in resources if r.kind == "KafkaCluster"}
@@ -274,12 +322,14 @@ class LocalRuntime:
                 self.clusters[key] = LocalCluster(resource, self.state_dir)
             self.clusters[key].resource = resource
         self._sort_topics([r for r in resources if r.kind == "Topic"])
+        self._sort_users([r for r in resources if r.kind == "KafkaUser"])
+        self._sort_rebalances([r for r in resources if r.kind == "KafkaRebalance"])
         first = self.paths[0]
         here = first if first.is_dir() else first.parent
         self.pipelines.update([r for r in resources if r.kind == "SparkPipeline"], here)
 
     def _check(self, clusters: dict[str, Resource[KafkaClusterSpec]]) -> None:
-        """Refuses what this machine cannot run, and changes that are not possible."""
+        """Refuses manifests that this machine cannot run, and changes that are not possible."""
         problems = []
         for key, new in clusters.items():
             subject = f"KafkaCluster {key}"
@@ -287,27 +337,59 @@ class LocalRuntime:
                 message = f"engine apache needs java, and the directory of Kafka's jars in {JARS}"
                 problems.append(Problem(new.source, subject, "spec.engine", message))
             port = new.annotations.get(LOCAL_PORT_ANNOTATION)
-            if port is not None and not (port.isdecimal() and 0 < int(port) < 60_000):
+            if port is not None and not (port.isdecimal() and 0 < int(port) <= FIRST_PORT_MAX):
                 field = f"metadata.annotations[{LOCAL_PORT_ANNOTATION}]"
-                problems.append(Problem(new.source, subject, field, f"{port} is not a port"))
+                message = f"must be a port from 1 to {FIRST_PORT_MAX}, not {port}: the ports of "
+                message += "the brokers follow it, those of their metrics 1000 later"
+                problems.append(Problem(new.source, subject, field, message))
+            if new.spec.certificates.issuer_ref is not None:
+                message = "cert-manager needs Kubernetes: use certificates.secretName here"
+                problems.append(Problem(new.source, subject, "spec.certificates", message))
             if key in self.clusters:
                 problems += refused_changes(new, self.clusters[key].resource)
         if problems:
             raise InvalidManifestError(problems)
 
     def _sort_topics(self, topics: list[Resource[TopicSpec]]) -> None:
-        self.topics, self._topic_problems = {}, []
+        self.topics, self._reference_problems = {}, []
         for topic in topics:
             key = topic_cluster(topic)
             cluster = self.clusters.get(key)
             about = f"{topic.source}: Topic {topic.key}: spec.cluster: KafkaCluster {key} "
             if cluster is None:
-                self._topic_problems.append(f"{about}does not exist")
+                self._reference_problems.append(f"{about}does not exist")
             elif not accepts(cluster.resource, topic):
                 problem = f"does not list namespace {topic.namespace} in spec.topicNamespaces"
-                self._topic_problems.append(about + problem)
+                self._reference_problems.append(about + problem)
             else:
                 self.topics.setdefault(key, []).append(topic)
+
+    def _sort_users(self, users: list[Resource[KafkaUserSpec]]) -> None:
+        given = load_secrets(self.paths)
+        for cluster in self.clusters.values():
+            cluster.users.declared, cluster.users.secrets.given = [], given
+            cluster.certificates.give(given)
+        for user in users:
+            found = self.clusters.get(user_cluster(user))
+            about = f"{user.source}: KafkaUser {user.key}: spec.cluster: "
+            if found is None:
+                missing = f"KafkaCluster {user_cluster(user)} does not exist"
+                self._reference_problems.append(about + missing)
+            elif problem := not_accepted(found.resource, user):
+                self._reference_problems.append(about + problem)
+            else:
+                found.users.declared.append(user)
+
+    def _sort_rebalances(self, rebalances: list[Resource[KafkaRebalanceSpec]]) -> None:
+        for cluster in self.clusters.values():
+            cluster.rebalances.declared = []
+        for one in rebalances:
+            if found := self.clusters.get(rebalance_cluster(one)):
+                found.rebalances.declared.append(one)
+            else:
+                missing = f"KafkaCluster {rebalance_cluster(one)} does not exist"
+                about = f"{one.source}: KafkaRebalance {one.key}: spec.cluster: "
+                self._reference_problems.append(about + missing)
 
     def _publish(self, key: str, part: ClusterReport | None, report: Report) -> None:
         """Writes status.json if it changed."""
@@ -326,41 +408,8 @@ class LocalRuntime:
                 write_json(self.state_dir / "status.json", now)
 
 
-def lock(state_dir: Path, paths: Iterable[Path]) -> IO[str]:
-    """Locks the state directory until the file is closed or the process ends."""
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-        file = open(state_dir / "lock", "a+")  # noqa: SIM115 (held until release)
-    except OSError as error:
-        raise LedgerError(f"{state_dir} cannot be used: {error}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        pid = running_pid(state_dir)
-        raise RuntimeBusyError(
-            f"a local runtime (pid {pid}) is already running in {state_dir}; it applies changes of "
-            "its manifests by itself, and `odradek local down` stops it"
-        ) from None
-    about = {"pid": os.getpid(), "manifests": [str(p) for p in paths], "since": time.time()}
-    write_json(state_dir / "runtime.json", about)
-    return file
-
-
-def running_pid(state_dir: Path) -> int | None:
-    """The pid of the runtime that holds the lock, if there is one."""
-    try:
-        with open(state_dir / "lock") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except FileNotFoundError:
-        return None
-    except OSError:
-        pass
-    try:
-        return int(msgspec.json.decode((state_dir / "runtime.json").read_bytes())["pid"])
-    except (OSError, ValueError, KeyError):
-        return None
+def cluster_directory(state_dir: Path, resource: Resource[KafkaClusterSpec]) -> Path:
+    return state_dir / f"{resource.namespace}.{resource.name}"
 
 
 def read_report(state_dir: Path) -> Report | None:
@@ -379,16 +428,3 @@ def stop_orphans(state_dir: Path) -> int:
             count += len(platform.pids())
             platform.stop_all()
     return count
-
-
-def _stamp(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Changes whenever a manifest changes."""
-    found = []
-    for path in paths:
-        inside = sorted(path.iterdir()) if path.is_dir() else [path]
-        for file in inside:
-            with contextlib.suppress(OSError):  # an editor may replace a file at any moment
-                if file.suffix in SUFFIXES and file.is_file():
-                    about = file.stat()
-                    found.append((str(file), about.st_mtime_ns, about.st_size))
-    return found

@@ -9,25 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek_operator.admin.kafka_admin import KafkaAdmin
-from odradek_operator.kafka.actions import (
-    Action,
-    AddVoter,
-    AlterBrokerConfig,
-    AlterTopicConfigs,
-    CreateTopics,
-    DeleteTopics,
-    Elect,
-    GrowTopics,
-    Reassign,
-    Refuse,
-    RemoveBroker,
-    RemoveVoter,
-    Restart,
-    StartBrokers,
-    StopBroker,
-    UnregisterBroker,
-    Wait,
-)
+from odradek_operator.kafka import actions
+from odradek_operator.kafka.actions import Action
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.reconcile.platform import Platform
 
@@ -38,18 +21,18 @@ def carry_out(
     action: Action, desired: DesiredCluster, platform: Platform, admin: KafkaAdmin
 ) -> Mapping[str, str]:
     match action:
-        case Wait() | Refuse():
+        case actions.Wait() | actions.Refuse():
             return NOTHING
-        case StartBrokers(brokers):
+        case actions.StartBrokers(brokers):
             for broker in brokers:
                 wanted = desired.nodes.get(broker)
                 platform.start(broker, wanted.settings if wanted else None)
-        case Restart(brokers):
+        case actions.Restart(brokers):
             for broker in brokers:
                 platform.restart(broker, desired.nodes[broker].settings)
-        case StopBroker(broker):
+        case actions.StopBroker(broker):
             platform.stop(broker)
-        case RemoveBroker(broker, delete_volumes):
+        case actions.RemoveBroker(broker, delete_volumes):
             platform.remove(broker, delete_volumes=delete_volumes)
         case _:
             return _send_to_kafka(action, admin)
@@ -58,19 +41,27 @@ def carry_out(
 
 def _send_to_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
     match action:
-        case Elect(partitions):
+        case actions.Elect(partitions):
             return admin.elect(partitions)
-        case Reassign(moves):
+        case actions.Reassign(moves):
             return admin.reassign(moves)
-        case AlterBrokerConfig(changes):
+        case actions.CancelMoves(partitions):
+            return admin.cancel_moves(partitions)
+        case actions.MoveDirectories(moves):
+            return admin.move_directories(moves)
+        case actions.Throttle(brokers, rate, topics):
+            return admin.set_throttle(brokers, rate, topics)
+        case actions.Unthrottle(brokers, names):
+            return admin.remove_throttle(brokers, names)
+        case actions.AlterBrokerConfig(changes):
             return admin.alter_broker_configs(changes)
-        case AddVoter(broker):
+        case actions.AddVoter(broker):
             return admin.add_voter(broker)
-        case RemoveVoter(broker):
+        case actions.RemoveVoter(broker):
             return admin.remove_voter(broker)
-        case UnregisterBroker(broker):
+        case actions.UnregisterBroker(broker):
             return admin.unregister(broker)
-        case CreateTopics(topics):
+        case actions.CreateTopics(topics):
             return admin.create_topics(
                 {
                     t.name: {
@@ -81,10 +72,10 @@ def _send_to_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
                     for t in topics
                 }
             )
-        case GrowTopics(partitions):
+        case actions.GrowTopics(partitions):
             return admin.grow_topics(partitions)
-        case AlterTopicConfigs(changes):
+        case actions.AlterTopicConfigs(changes):
             return admin.alter_topic_configs(changes)
-        case DeleteTopics(topics):
+        case actions.DeleteTopics(topics):
             return admin.delete_topics(topics)
     raise AssertionError(f"no code for action {action}")

@@ -3,8 +3,8 @@
     assessed = assess(resource, topics, racks, platform, record, admin)    # changes nothing
     failed, pending = act(assessed, platform, admin)                       # after the report
 
-`odradek plan` calls `assess` only. A `Record` is what earlier passes persisted about topics and
-settings; `Assessment.record` has to be persisted before acting.
+`odradek plan` calls `assess` only. A `PersistedRecord` has the topics and settings that earlier
+passes have set; `Assessment.record` has to be persisted before acting.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from dataclasses import dataclass, field
 from odradek_api.base import Resource
 from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin, NotYetError
+from odradek_operator.admin.loads import read_loads
 from odradek_operator.kafka.actions import AlterBrokerConfig, Plan
 from odradek_operator.kafka.desired import DesiredCluster, DesiredTopic, build, lay_out
 from odradek_operator.kafka.explain import what
-from odradek_operator.kafka.make_plan import make_plan
-from odradek_operator.kafka.observed import Kafka, Observed, Phase
+from odradek_operator.kafka.make_plan import Others, make_plan
+from odradek_operator.kafka.observed import Loads, Observed, ObservedKafka, Phase
 from odradek_operator.kafka.placement import is_controller
+from odradek_operator.kafka.rebalance_triggers import Members
 from odradek_operator.kafka.topics import claims
 from odradek_operator.reconcile.carry_out import carry_out
 from odradek_operator.reconcile.platform import Platform
+from odradek_operator.reconcile.rebalances import RebalanceKeeper, View
 
 
 @dataclass(frozen=True)
-class Record:
+class PersistedRecord:
     dynamic_config: frozenset[str] = frozenset()
     managed_topics: Mapping[str, str] = field(default_factory=dict)
     managed_settings: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -36,13 +39,13 @@ class Record:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What is desired, what is observed, and what to do about the difference."""
+    """The desired state, the observed state, and the plan for the difference."""
 
     desired: DesiredCluster
     observed: Observed
     topics: Sequence[DesiredTopic]
     plan: Plan
-    record: Record  # to be persisted before acting
+    record: PersistedRecord  # to be persisted before acting
 
 
 def assess(
@@ -50,18 +53,19 @@ def assess(
     topics: Sequence[DesiredTopic],
     racks: Sequence[str],
     platform: Platform,
-    record: Record,
+    record: PersistedRecord,
     admin: KafkaAdmin,
+    rebalances: RebalanceKeeper | None = None,
 ) -> Assessment:
     known = platform.known()
     layout = lay_out(resource, racks, known)
-    endpoints = platform.endpoints(layout.nodes, layout.spec)
+    endpoints = platform.endpoints(layout)
     desired = build(resource, layout, known, endpoints)
     nodes = platform.observe()
     brokers = {b: found for b, found in nodes.items() if not is_controller(b)}
     kafka, unreachable = None, "no broker is running"
     if any(b.phase is Phase.READY for b in brokers.values()):
-        kafka, unreachable = _describe(desired, topics, record, admin)
+        kafka, unreachable = _describe(desired, topics, record, admin, rebalances)
     observed = Observed(
         now=time.time(),
         brokers=brokers,
@@ -72,12 +76,32 @@ def assess(
         managed_topics=record.managed_topics,
         managed_settings=record.managed_settings,
     )
-    plan = make_plan(desired, observed, topics)
+    if rebalances is None:
+        plan = make_plan(desired, observed, topics)
+    else:
+        executions = rebalances.advance(_view(desired, observed, platform, admin))
+        others = Others(bool(rebalances.assessed), rebalances.drained_by, rebalances.racks_by)
+        plan = make_plan(desired, observed, topics, executions, others)
     return Assessment(desired, observed, topics, plan, _record(desired, observed, topics, plan))
 
 
+def _view(
+    desired: DesiredCluster, observed: Observed, platform: Platform, admin: KafkaAdmin
+) -> View | None:
+    if observed.kafka is None:
+        return None
+
+    def loads(window: str) -> Loads:
+        ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
+        at = {b: address for b, address in platform.metrics().items() if b in ready}
+        return read_loads(at, window)
+
+    members = Members(frozenset(desired.leaving), frozenset(desired.brokers))
+    return View(observed.kafka, admin, observed.now, members, loads)
+
+
 def act(assessed: Assessment, platform: Platform, admin: KafkaAdmin) -> tuple[list[str], list[str]]:
-    """Carries out the plan in order; returns what failed and what is pending, in sentences.
+    """Carries out the plan in order; returns errors and pending conditions, in sentences.
 
     Either one ends the pass: the next pass plans again.
     """
@@ -94,11 +118,18 @@ def act(assessed: Assessment, platform: Platform, admin: KafkaAdmin) -> tuple[li
 
 
 def _describe(
-    desired: DesiredCluster, topics: Sequence[DesiredTopic], record: Record, admin: KafkaAdmin
-) -> tuple[Kafka | None, str]:
+    desired: DesiredCluster,
+    topics: Sequence[DesiredTopic],
+    record: PersistedRecord,
+    admin: KafkaAdmin,
+    rebalances: RebalanceKeeper | None,
+) -> tuple[ObservedKafka | None, str]:
     settings = {n for b in desired.brokers.values() for n in b.properties} | record.dynamic_config
     of_topics = {n for t in topics for n in t.config}
     of_topics |= {n for names in record.managed_settings.values() for n in names}
+    if rebalances is not None:
+        settings |= rebalances.settings
+        of_topics |= rebalances.topic_settings
     try:
         return admin.observe(settings, of_topics), ""
     except AdminError as error:
@@ -107,9 +138,11 @@ def _describe(
 
 def _record(
     desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic], plan: Plan
-) -> Record:
+) -> PersistedRecord:
     kafka = observed.kafka
-    before = Record(observed.dynamic_config, observed.managed_topics, observed.managed_settings)
+    before = PersistedRecord(
+        observed.dynamic_config, observed.managed_topics, observed.managed_settings
+    )
     if kafka is None:
         return before
     altered = {n for a in plan if isinstance(a, AlterBrokerConfig) for n in a.changes}
@@ -119,7 +152,7 @@ def _record(
     by_name = {t.name: t for t in topics if owned.get(t.name) == t.owner}
     released = {n for n, t in by_name.items() if t.delete and (t.retain or n not in kafka.topics)}
     kept = {n: owner for n, owner in owned.items() if n not in released}
-    return Record(
+    return PersistedRecord(
         dynamic_config=frozenset(
             n for n in observed.dynamic_config | altered if n in wanted or n in still
         ),

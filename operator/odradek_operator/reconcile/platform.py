@@ -6,22 +6,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from odradek_api.kafka_cluster.spec import KafkaClusterSpec
-from odradek_operator.kafka.desired import DesiredCluster, Endpoint, Known
+from odradek_operator.kafka.desired import ClusterLayout, DesiredCluster, Endpoint, Known
 from odradek_operator.kafka.observed import ObservedBroker
 
 
 class Platform(Protocol):
-    # -- observe: these change neither the platform nor what is observed next ----------------------
+    # -- observe: these change neither the platform nor the next observation -----------------------
 
     def known(self) -> Known: ...
 
     def observe(self) -> Mapping[int, ObservedBroker]: ...
 
-    def endpoints(self, nodes: Mapping[int, str], spec: KafkaClusterSpec) -> Mapping[int, Endpoint]:
-        """Where these nodes (id → rack) are going to listen, and where all existing ones do."""
+    def endpoints(self, layout: ClusterLayout) -> Mapping[int, Endpoint]:
+        """Where the nodes of the layout are going to listen, and where all existing ones do."""
 
     def bootstrap(self) -> str: ...
+
+    def metrics(self) -> Mapping[int, str]:
+        """Brokers → host:port of their metrics."""
 
     # -- act ---------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ def decide(
 
 def _running(to: To, state: str, driver: Driver | None, before: Decision) -> Decision:
     if driver is None:
-        if state == "SUBMITTED":  # the operator ended between writing the status and the action
+        if state == "SUBMITTED":  # the operator stopped between writing the status and the action
             return to(state, "submit")
         return to("FAILING", message="the driver pod was deleted")
     if driver.phase == "Succeeded":

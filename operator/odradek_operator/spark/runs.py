@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from odradek_api.base import instant
-from odradek_api.pipeline.schedule import parse_schedule
+from odradek_api.cron import parse_schedule
 from odradek_api.pipeline.spec import SparkPipelineSpec
 
 

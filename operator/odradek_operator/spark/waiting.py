@@ -1,4 +1,4 @@
-"""What a pipeline waits for before it starts: its clusters and declared topics. Does no I/O.
+"""Conditions of a pipeline's start: its clusters, users and declared topics. Does no I/O.
 
 Used by the pipeline controller on Kubernetes and by the local runtime.
 """
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from odradek_api.base import ClusterRef, Resource
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
-from odradek_api.pipeline.job import clusters_of
+from odradek_api.kafka_user.status import KafkaUserStatus
+from odradek_api.pipeline.job import clusters_of, users_of
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.topic import TopicStatus
 
@@ -18,9 +19,11 @@ def waits_for(
     pipeline: Resource[SparkPipelineSpec],
     clusters: Mapping[str, KafkaClusterStatus],
     topics: Mapping[str, Mapping[str, TopicStatus]],
+    users: Mapping[str, KafkaUserStatus],
 ) -> str:
-    """What the pipeline waits for, in a sentence; empty if it can start.
+    """The pending condition, in a sentence; empty if the pipeline can start.
 
+    `users`: KafkaUsers by "namespace/name".
     `topics`: cluster → declared Topics. Topics that are not declared are checked by the driver.
     """
     spec = pipeline.spec
@@ -32,6 +35,14 @@ def waits_for(
         ready = {c.type: c.status for c in clusters[key].conditions}.get("Ready")
         if ready != "True" or not clusters[key].bootstrap_servers:
             return f"KafkaCluster {key} is not ready"
+    for name in sorted(users_of(spec)):
+        user = users.get(f"{pipeline.namespace}/{name}")
+        if user is None:
+            return f"KafkaUser {pipeline.namespace}/{name} does not exist"
+        if "True" not in [c.status for c in user.conditions if c.type == "Ready"]:
+            return f"KafkaUser {name} is not ready"
+        if not user.secret.startswith(f"{pipeline.namespace}/"):
+            return f"the Secret of KafkaUser {name} is {user.secret}, in another namespace"
     for ref, name in _topics(spec):
         if ref is None:
             continue

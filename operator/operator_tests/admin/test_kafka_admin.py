@@ -11,7 +11,7 @@ import pytest
 
 from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin
 from odradek_operator.admin.log_dirs import ask_log_dirs
-from odradek_operator.kafka.observed import Kafka
+from odradek_operator.kafka.observed import ObservedKafka
 from odradek_protocol.client import Address, KafkaClient
 from odradek_protocol.ids import TopicPartition
 from odradek_testkit.cluster import Cluster
@@ -33,7 +33,7 @@ def admin(cluster: Cluster) -> Iterator[KafkaAdmin]:
         yield connected
 
 
-def until(admin: KafkaAdmin, true: Callable[[Kafka], bool]) -> Kafka:
+def until(admin: KafkaAdmin, true: Callable[[ObservedKafka], bool]) -> ObservedKafka:
     give_up = time.monotonic() + DEADLINE_S
     while not true(kafka := admin.observe(topic_settings={"retention.ms"})):
         assert time.monotonic() < give_up, kafka
@@ -41,7 +41,7 @@ def until(admin: KafkaAdmin, true: Callable[[Kafka], bool]) -> Kafka:
     return kafka
 
 
-def test_what_a_cluster_says(admin: KafkaAdmin) -> None:
+def test_a_cluster_is_described(admin: KafkaAdmin) -> None:
     kafka = until(admin, lambda k: len(k.live) == 4 and len(k.voters) == 3)
     assert kafka.registered == {1: "a", 2: "b", 3: "c", 4: "a"}
     assert kafka.controller in kafka.voters
@@ -49,7 +49,7 @@ def test_what_a_cluster_says(admin: KafkaAdmin) -> None:
     assert kafka.cluster_id
 
 
-def test_topics_from_birth_to_death(admin: KafkaAdmin) -> None:
+def test_topics_from_creation_to_deletion(admin: KafkaAdmin) -> None:
     options = {"num_partitions": 3, "replication_factor": 3,
                "configs": {"min.insync.replicas": "2"}}  # fmt: skip
     assert admin.create_topics({"orders": options, "bad": {"replication_factor": 9}}).keys() == {
@@ -127,9 +127,10 @@ def test_a_broker_leaves_for_good(cluster: Cluster, admin: KafkaAdmin) -> None:
 
 
 def test_log_directories(admin: KafkaAdmin) -> None:
-    found = admin.log_dir_bytes()
-    assert all(dirs for dirs in found.values())
     kafka = admin.observe()
+    found = admin.log_sizes().brokers
+    assert found.keys() == kafka.registered.keys()
+    assert all(found.values())
     assert kafka.log_dirs.keys() == kafka.registered.keys()
     for (directory,) in kafka.log_dirs.values():
         assert not directory.offline
@@ -137,7 +138,7 @@ def test_log_directories(admin: KafkaAdmin) -> None:
 
 
 def test_a_broker_that_hangs_is_left_out_and_the_others_are_not() -> None:
-    """One accepts and never answers, one is gone: neither fails the question nor takes long."""
+    """One broker accepts and never answers, one is down: no call fails or takes long."""
     silent = Address("127.0.0.1", free_port())
     with socket.create_server(("127.0.0.1", 0)) as deaf, KafkaClient(str(silent)) as client:
         nobody = {0: Address(*deaf.getsockname()[:2]), 1: silent}
@@ -146,7 +147,7 @@ def test_a_broker_that_hangs_is_left_out_and_the_others_are_not() -> None:
         assert time.monotonic() - began < DEADLINE_S
 
 
-def test_nobody_answers() -> None:
+def test_no_broker_answers() -> None:
     address = f"127.0.0.1:{free_port()}"
     with KafkaAdmin(address) as admin, pytest.raises(AdminError, match="does not answer"):
         admin.observe()
@@ -174,7 +175,7 @@ def test_on_apache_kafka(tmp_path: Path) -> None:
         assert admin.reassign({TopicPartition("t", 0): (9,)}) != {}
         assert admin.alter_broker_configs({"log.cleaner.threads": "2"}) == {}
         assert admin.unregister(8) == {}
-        assert admin.log_dir_bytes()[1]
+        assert admin.log_sizes().brokers[1]
         (directory,) = kafka.log_dirs[1]
         assert not directory.offline
         assert 0 < directory.usable_bytes <= directory.total_bytes

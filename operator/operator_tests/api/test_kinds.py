@@ -22,7 +22,7 @@ print([name for name in prepared if name == "get_class_annotations"])
 
 
 def test_types_are_prepared_before_threads_use_them() -> None:
-    """Two passes that began at once on a new operator ended its process now and then.
+    """Two simultaneous first passes of an operator sometimes crashed its process.
 
     In a process of its own: here other tests have prepared them.
     """

@@ -39,7 +39,7 @@ def now(**kafka: Any) -> Observed:
 
 
 def restarted(observed: Observed, desired: DesiredCluster, *nodes: int) -> Observed:
-    """As if these had come back with the new settings."""
+    """As if these nodes had restarted with the new settings."""
     made: dict[str, Any] = {
         kind: {
             n: replace(found, started_with=desired.nodes[n].settings) if n in nodes else found
@@ -108,7 +108,7 @@ def test_a_voter_that_came_back_has_to_catch_up_first() -> None:
 
 
 def test_a_lagging_voter_itself_may_go() -> None:
-    """It is no part of the majority that stays: with 10002 done, 10001 is next although it lags."""
+    """A lagging voter is no part of the majority: after 10002, 10001 is next although it lags."""
     after = changed(annotations={"odradek.dev/restart": "1"})
     observed = restarted(now(lagging_voters=frozenset({C1})), after, C2)
     assert plan(after, observed)[0] == "restart controller 10001: a restart was requested"
@@ -123,14 +123,14 @@ def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
     )
 
 
-def test_what_restarts_whom() -> None:
+def test_changes_restart_only_the_nodes_that_they_concern() -> None:
     small = {"replicas": 3, "resources": {"limits": {"memory": "1Gi"}}}
     assert plan(changed(controllers=small), now()) == [
         "restart controller 10001: resources or pod template changed"
     ]
     large = {"limits": {"memory": "4Gi"}}
     assert plan(changed(resources=large), now())[0].startswith("restart broker ")
-    # Topics are made by the controller, with its defaults: it has to know them.
+    # The controller creates topics with its own defaults, so it needs these settings.
     assert plan(changed(config={"num.partitions": 4}), now()) == [
         "restart controller 10001: num.partitions changed"
     ]
@@ -152,7 +152,7 @@ def test_a_controller_that_is_gone_comes_back() -> None:
 
 @pytest.mark.parametrize("dedicated", [True, False])
 def test_a_cluster_stays_as_it_was_formed(dedicated: bool) -> None:
-    """Volumes of an earlier cluster: the API server has nothing to compare with."""
+    """Volumes of an earlier cluster: the API server has no old object to compare with."""
     combined = {"engine": "apache", "brokers": 3}
     before = cluster(**(DEDICATED if dedicated else combined))
     after = cluster(known(before), **(combined if dedicated else DEDICATED))

@@ -1,9 +1,9 @@
-"""Plans carried out on a model of a cluster, from any state to any spec: they end, and never harm.
+"""Plans carried out on a model of a cluster, from any state to any spec: they end, safely.
 
-The model does what brokers do: started ones come up and catch up, moves arrive, elections take
-place. Before every action it checks that no partition that could be written is made unwritable.
-The operator may be killed between any two actions: each pass starts from what is seen, so that
-"killed" is the same as "planned again", and the model plans again after every single action.
+The model behaves like brokers: started ones become ready and catch up, moves complete, leaders
+are elected. Before every action it checks that it makes no writable partition unwritable.
+The operator may be killed between any two actions: each pass starts from an observation, so
+"killed" is the same as "planned again", and the model plans again after every action.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import (
     BrokerSetting,
-    Kafka,
     Observed,
     ObservedBroker,
+    ObservedKafka,
     ObservedTopic,
     Partition,
     Phase,
@@ -51,7 +51,7 @@ STEPS_MAX = 2_000
 
 
 class Model:
-    """A cluster that behaves; `random` decides what comes first."""
+    """A cluster without faults; `random` decides the order of events."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -77,7 +77,7 @@ class Model:
         counts: dict[str, int] = {}
         for partition in self.partitions:
             counts[partition.topic] = counts.get(partition.topic, 0) + 1
-        kafka = Kafka(
+        kafka = ObservedKafka(
             cluster_id="id",
             controller=min(self.voters & self.ready(), default=-1),
             voters=frozenset(self.voters),
@@ -99,7 +99,7 @@ class Model:
     # -- what happens by itself --------------------------------------------------------------------
 
     def live_on(self) -> bool:
-        """One thing that time brings; False if there is nothing left."""
+        """One event that happens by itself; False if none is left."""
         events: list[tuple[str, Any]] = [
             ("up", b) for b, f in self.brokers.items() if f.phase is Phase.STARTING
         ]
@@ -243,7 +243,7 @@ def converge(model: Model, **spec: Any) -> DesiredCluster:
         acting = [a for a in plan if not isinstance(a, Wait | Refuse)]
         if acting and model.rng.random() < 0.7:
             for action in acting[: model.rng.choice((1, 1, 2, 9))]:
-                model.do(action, desired)  # after the last of these it dies, and plans again
+                model.do(action, desired)  # then the operator dies, and plans again
         elif not model.live_on():
             if not acting:
                 assert not any(isinstance(a, Wait) for a in plan), (plan, model.said[-9:])
@@ -267,7 +267,7 @@ specs = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(specs, min_size=1, max_size=4), st.integers(0, 2**32))
-def test_any_life_converges(life: list[dict[str, object]], seed: int) -> None:
+def test_any_history_converges(life: list[dict[str, object]], seed: int) -> None:
     model = Model(seed)
     for spec in life:
         desired = converge(model, **spec)

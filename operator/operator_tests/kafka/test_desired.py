@@ -1,4 +1,4 @@
-"""The settings of each broker, for both engines; what is constant when the cluster changes."""
+"""The settings of each broker, for both engines; which settings stay when the cluster changes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_dedicated_controllers() -> None:
     servers = "main-10000:9093,main-10001:9093,main-10002:9093"
     assert broker.properties["controller.quorum.bootstrap.servers"] == servers
     assert desired.bootstrap == "main-0:9092,main-1:9092"
-    # Topics that do not say are made with the controller's defaults.
+    # Topics without these settings get the controller's defaults.
     assert controller.properties["default.replication.factor"] == "2"
     patience = {"initial.broker.registration.timeout.ms": 1000}
     impatient = cluster(engine="apache", controllers={}, config=patience).brokers[0]

@@ -1,4 +1,4 @@
-"""DiskPressure: disks that fill up, directories that fail, brokers that ended for it."""
+"""DiskPressure: disks that fill up, directories that fail, brokers that ended because of that."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_fenced_broker_is_not_ready_for_that_reason() -> None:
 
 
 def test_it_ends_where_the_broker_ends_it() -> None:
-    """At 1.25 times the reserve, so that a state does not come and go with every byte."""
+    """At 1.25 times the reserve, so that the state does not change with every byte."""
     first = status(LOW)
     for free, expected in ((70 * MB, "True"), (80 * MB, "False")):
         seen = with_dirs(LOW, 2, LogDir("/data/0", False, 2 * GB, free))
@@ -120,7 +120,7 @@ def test_a_directory_of_several_is_offline() -> None:
     assert "the broker then restarts by itself" in found.message
 
 
-def test_a_broker_that_ended_for_want_of_room() -> None:
+def test_a_broker_that_ended_because_its_disk_was_full() -> None:
     """Shown while it waits for its next start, and until it is ready again; not longer."""
     crashed = status(ended(running(THREE, *TOPIC), 2, Phase.CRASHED))
     found = pressure(crashed)
@@ -143,8 +143,8 @@ def test_a_broker_that_ended_for_want_of_room() -> None:
     ]
 
 
-def test_what_became_of_a_broker_that_ended_is_kept_up_to_date() -> None:
-    """Its disk was replaced by one that it cannot use: the same trouble, another code."""
+def test_the_exit_code_of_an_ended_broker_is_kept_up_to_date() -> None:
+    """Its disk was replaced by an unusable one: another exit code, the same reason."""
     first = status(ended(running(THREE, *TOPIC), 2, Phase.CRASHED))
     other = Ended(1, "it ended with exit code 1: no directory can be used; next start after 8 s")
     found = status(ended(running(THREE, *TOPIC), 2, Phase.CRASHED, other), first)
@@ -158,7 +158,7 @@ def test_a_broker_that_was_killed_has_no_trouble_with_its_disk() -> None:
     assert found.status == "False"
 
 
-def test_nothing_is_concluded_from_silence() -> None:
+def test_nothing_is_concluded_from_missing_answers() -> None:
     first = status(LOW)
     assert status(silent(LOW, 2), first).disks == first.disks
     nobody = replace(LOW, kafka=None, unreachable="no broker answers")
@@ -207,7 +207,7 @@ CHANGED = cluster(brokers=3, config={"num.partitions": 4})
 
 
 def test_a_roll_does_not_go_on_while_a_broker_is_out_for_storage() -> None:
-    """Broker 2 was rolled already, and its disk is full now: 0 and 1 stay."""
+    """Broker 2 was rolled already, and its disk is full now: 0 and 1 are not restarted."""
     before = running(THREE, *[replace(p, isr=p.isr - {2}, leader=0) for p in TOPIC])
     rolled = replace(before.brokers[2], started_with=CHANGED.brokers[2].settings)
     seen = replace(before, brokers={**before.brokers, 2: rolled})
@@ -241,7 +241,7 @@ def test_a_volume_that_has_grown_is_why_a_broker_without_room_is_restarted(phase
 
 
 def test_a_broker_that_is_about_to_be_ready_is_not_restarted_for_its_volume() -> None:
-    seen = with_phase(running(THREE, *TOPIC), Phase.STARTING, 2)  # and the controller counts on it
+    seen = with_phase(running(THREE, *TOPIC), Phase.STARTING, 2)  # unfenced already
     grown = replace(seen.brokers[2], wants_restart="its file system is expanded by a restart")
     plan = make_plan(THREE, replace(seen, brokers={**seen.brokers, 2: grown}))
     assert not [a for a in plan if isinstance(a, Restart)]

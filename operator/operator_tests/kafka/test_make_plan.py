@@ -16,7 +16,7 @@ from odradek_operator.kafka.actions import Plan, Reassign
 from odradek_operator.kafka.desired import DesiredCluster, Known
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.make_plan import make_plan
-from odradek_operator.kafka.observed import Kafka, Observed, ObservedBroker, Phase
+from odradek_operator.kafka.observed import Observed, ObservedBroker, ObservedKafka, Phase
 from operator_tests.worlds import NOW, P, cluster, running, spread, with_phase
 
 SIX: dict[str, Any] = {"brokers": 6}
@@ -105,7 +105,7 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
 
 
 def test_metrics_of_apache_kafka_on_another_port() -> None:
-    """Kafka does not know that port; who starts it does, at the start."""
+    """The port is not a setting of Kafka; it is given to the process that starts Kafka."""
     apache: dict[str, Any] = {"engine": "apache", **SIX}
     before = cluster(**apache)
     after = cluster(known(before), **apache, metrics={"port": 9500})
@@ -143,7 +143,7 @@ def test_a_dynamic_setting_that_was_taken_out_goes_back() -> None:
     assert make_plan(desired, by_hand) == (), "what others set is left alone"
 
 
-def test_a_broker_that_did_not_answer_is_not_restarted_for_what_may_be_dynamic() -> None:
+def test_an_unreachable_broker_is_not_restarted_for_settings_that_may_be_dynamic() -> None:
     before = cluster(**SIX)
     observed = running(before, *TOPIC, settings={})
     changed = cluster(known(before), **SIX, config={"log.cleaner.threads": 2, "num.partitions": 4})
@@ -155,7 +155,7 @@ def test_a_broker_that_did_not_answer_is_not_restarted_for_what_may_be_dynamic()
 # -- brokers that are not there --------------------------------------------------------------------
 
 
-def test_silence_concludes_nothing() -> None:
+def test_nothing_is_concluded_from_missing_answers() -> None:
     """No broker answers: nothing is drained, removed or restarted, whatever the spec says."""
     before = cluster(**SIX)
     silent = replace(running(before), kafka=None, unreachable="connection refused")
@@ -191,7 +191,7 @@ def test_the_end_of_a_broker() -> None:
     assert lines(make_plan(desired, observed)) == [f"stop broker 3: {say}"]
     observed = with_phase(observed, Phase.STOPPED, 3)
     assert lines(make_plan(desired, observed)) == [f"unregister broker 3: {say}"]
-    kafka: Kafka = observed.kafka  # type: ignore[assignment]
+    kafka: ObservedKafka = observed.kafka  # type: ignore[assignment]
     gone = replace(kafka, registered={0: "a", 1: "b", 2: "c"}, live=frozenset({0, 1, 2}))
     observed = replace(observed, kafka=gone)
     assert lines(make_plan(desired, observed)) == [f"remove broker 3 and keep its volumes: {say}"]
@@ -209,9 +209,9 @@ def voters(observed: Observed, *ids: int) -> Observed:
 def test_how_a_voter_leaves() -> None:
     say = "broker 3 holds no replica and is no longer wanted"
     desired, observed = leaving(voter=True)
-    # Broker 2 does not vote yet: our controller takes it in for the one that was unregistered.
+    # Broker 2 does not vote yet: our controller adds it in place of the unregistered voter.
     assert lines(make_plan(desired, observed)) == [f"stop broker 3: {say}"]
-    # Everybody who stays votes already, or there is no majority to spare: removed before it stops.
+    # All remaining brokers vote already, or the majority would be lost: removed before it stops.
     for ids in ((0, 1, 2, 3), (0, 3)):
         assert lines(make_plan(desired, voters(observed, *ids))) == [f"remove voter 3: {say}"]
     assert lines(make_plan(desired, voters(observed, 3))) == [
@@ -222,14 +222,14 @@ def test_how_a_voter_leaves() -> None:
     assert lines(make_plan(cluster(known(before), brokers=1), pair))[-1].startswith(
         "wait: broker 1 cannot be removed: it is the only voter of the metadata quorum"
     )
-    # Apache Kafka's voters have no successors.
+    # Apache Kafka does not replace voters.
     spec = msgspec.structs.replace(desired.spec, engine="apache")
     apache = replace(desired, spec=spec)
     assert lines(make_plan(apache, observed))[-1] == f"remove voter 3: {say}"
 
 
-def test_of_three_that_vote_one_stays() -> None:
-    """3 to 1: both leave the quorum before anybody stops, or the last two could not agree."""
+def test_of_three_voters_one_is_kept() -> None:
+    """3 to 1: both leave the quorum before a broker stops, because two voters need both."""
     before = cluster(brokers=3)
     observed = running(before)
     desired = cluster(known(before), brokers=1)
@@ -303,7 +303,7 @@ def test_new_brokers_are_filled_only_if_asked() -> None:
     assert make_plan(manual, running(manual, *crowded)) == ()
 
 
-def test_a_broker_nobody_knows_is_not_touched() -> None:
+def test_an_unknown_broker_is_not_touched() -> None:
     desired = cluster(**SIX)
     observed = running(desired, *TOPIC)
     stranger = ObservedBroker(9, "a", Phase.STOPPED)

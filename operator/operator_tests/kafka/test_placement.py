@@ -1,4 +1,4 @@
-"""Broker ids alternate racks, stay in their rack for life, and are never renumbered."""
+"""Broker ids alternate racks, never change their rack, and are never renumbered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_kept_volumes_come_back_in_their_rack() -> None:
     assert placed.brokers == {**three, 4: "a", 5: "b"}  # 3 waits for a broker in rack c
 
 
-def test_racks_whose_nodes_are_away_are_not_given_up() -> None:
+def test_racks_with_unavailable_nodes_are_kept() -> None:
     assert racks_in_use((), ("b", "c"), {0: "a"}) == ("a", "b", "c")
     assert racks_in_use(("c", "a"), ("x",), {0: "b"}) == ("c", "a")
     assert racks_in_use((), (), {}) == ("",)
@@ -56,7 +56,7 @@ racks = st.lists(st.sampled_from("abcde"), min_size=1, max_size=5, unique=True)
 
 
 @given(st.lists(st.tuples(st.integers(1, 12), racks), min_size=1, max_size=6))
-def test_a_life_of_changes(steps: list[tuple[int, list[str]]]) -> None:
+def test_any_sequence_of_changes(steps: list[tuple[int, list[str]]]) -> None:
     """Whatever the spec becomes, brokers keep their rack; racks are even among those that stay."""
     existing: dict[int, str] = {}
     for count, names in steps:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from odradek_operator.kafka.actions import Reassign
 from odradek_operator.kafka.moves import level
-from odradek_operator.kafka.observed import Kafka
+from odradek_operator.kafka.observed import ObservedKafka
 from odradek_operator.kafka.replicas import Load, choose_replicas, shares_rack
 from odradek_testkit.work import Steps, grows_linearly
 from operator_tests.worlds import cluster, spread
@@ -50,14 +50,14 @@ def test_any_choice(racks: dict[int, str], current: list[int], count: int) -> No
 
 
 def test_planning_for_twice_as_many_partitions_is_twice_the_work() -> None:
-    """The slowest part of a pass, with a hundred brokers: where Apache Kafka takes over."""
+    """The slowest part of a pass, with a hundred brokers."""
     desired = cluster(brokers=100, rebalance="auto")
     live = frozenset(desired.brokers)
 
     def steps(count: int) -> Steps:
         partitions = tuple(spread("orders", count, range(90)))
         with Steps() as counted:
-            (action,) = level(desired, Kafka(partitions=partitions, live=live))
+            (action,) = level(desired, ObservedKafka(partitions=partitions, live=live))
         assert isinstance(action, Reassign)
         assert len(action.moves) == 100
         return counted

@@ -9,7 +9,7 @@ import pytest
 
 from odradek_operator.kafka.actions import Elect, Reason, Restart, Wait
 from odradek_operator.kafka.observed import Partition, Phase
-from odradek_operator.kafka.roll import Done, RollBroker, RollView, decide_roll
+from odradek_operator.kafka.roll import NothingToRestart, RollBroker, RollView, decide_roll
 from operator_tests.worlds import NOW, P, spread
 
 CHANGED = Reason("ConfigChanged", "log.dirs changed")
@@ -44,7 +44,7 @@ def say(decision: object) -> str:
             return f"elect {' '.join(map(str, partitions))}"
         case Wait(reason):
             return f"wait: {reason.message}"
-        case Done():
+        case NothingToRestart():
             return "done"
     raise AssertionError(decision)
 

@@ -1,7 +1,7 @@
-"""decide_roll over any state: never too far, and always on.
+"""decide_roll over any state: it never breaks availability, and it always makes progress.
 
-`simulate` carries decisions out on a small model of a cluster: a restarted broker is away, comes
-back, catches up, and leads only what it is elected for.
+`simulate` carries decisions out on a small model of a cluster: a restarted broker is down,
+starts, catches up, and leads only after an election.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from odradek_operator.kafka.actions import Elect, Reason, Restart, Wait
 from odradek_operator.kafka.observed import Partition, Phase
-from odradek_operator.kafka.roll import Done, RollBroker, RollView, decide_roll
+from odradek_operator.kafka.roll import NothingToRestart, RollBroker, RollView, decide_roll
 from odradek_protocol.ids import TopicPartition
 from operator_tests.worlds import NOW
 
@@ -84,7 +84,7 @@ def test_which_brokers_restart_together(view: RollView) -> None:
         return
     ready = [b for b in decision.brokers if view.brokers[b].phase is Phase.READY]
     if not ready:
-        return  # brokers that crash serve nobody: they may all go
+        return  # brokers that keep crashing serve no client: all may restart
     assert len(ready) <= view.max_unavailable
     assert len({view.brokers[b].rack for b in ready}) == 1
     for partition in view.partitions:
@@ -112,11 +112,11 @@ def test_steps_are_taken_from_a_settled_cluster_only(view: RollView) -> None:
 @settings(max_examples=300, deadline=None)
 @given(views(healthy=True))
 def test_a_healthy_cluster_is_rolled_to_the_end(view: RollView) -> None:
-    """Progress: no Wait ever in a cluster where everything works, and every broker goes once."""
+    """Progress: no Wait in a healthy cluster, and every broker restarts once."""
     restarted: list[int] = []
     for _ in range(3 * len(view.brokers) + 3):
         decision = decide_roll(view)
-        if isinstance(decision, Done):
+        if isinstance(decision, NothingToRestart):
             break
         assert not isinstance(decision, Wait), decision
         if isinstance(decision, Elect):
@@ -124,7 +124,7 @@ def test_a_healthy_cluster_is_rolled_to_the_end(view: RollView) -> None:
         else:
             restarted += decision.brokers
             view = _restarted(view, decision)
-    assert isinstance(decide_roll(view), Done)
+    assert isinstance(decide_roll(view), NothingToRestart)
     assert not view.pending
     assert len(restarted) == len(set(restarted))
     if view.preferred_leaders:
@@ -140,7 +140,7 @@ def _elected(view: RollView, decision: Elect) -> RollView:
 
 
 def _restarted(view: RollView, decision: Restart) -> RollView:
-    """Gone and back, in sync again; its leaderships stayed with others where there are others."""
+    """Restarted and in sync again; other replicas keep the leaderships where there are any."""
     brokers = {
         b: replace(broker, pending=None) if b in decision.brokers else broker
         for b, broker in view.brokers.items()

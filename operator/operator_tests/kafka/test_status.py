@@ -42,7 +42,7 @@ def test_all_is_well() -> None:
     assert found.brokers[0].leaders == found.brokers[0].preferred_leaders == 1
 
 
-def test_one_is_down() -> None:
+def test_one_broker_is_down() -> None:
     behind = [replace(p, isr=p.isr - {2}) for p in TOPIC]
     found = status(SIX, with_phase(running(SIX, *behind), Phase.STOPPED, 2))
     seen = {c.type: c for c in found.conditions}
@@ -61,7 +61,7 @@ def test_racks_that_are_shared_are_listed() -> None:
 def test_a_time_changes_only_with_its_condition() -> None:
     first = status(SIX, running(SIX, *TOPIC))
     later = replace(running(SIX, *TOPIC), now=NOW + 60)
-    assert status(SIX, later, first) == first, "a reconcile without news writes nothing"
+    assert status(SIX, later, first) == first, "a reconcile without changes writes nothing"
     down = with_phase(later, Phase.STOPPED, 2)
     changed = {c.type: c.last_transition_time for c in status(SIX, down, first).conditions}
     assert changed["Ready"] == instant(NOW + 60)
@@ -90,7 +90,7 @@ def test_a_roll_says_what_it_waits_for_and_since_when() -> None:
     assert still.rolling.since == instant(NOW + 5)
 
 
-def test_a_topic_with_one_replica_is_named_as_long_as_it_is_away() -> None:
+def test_a_topic_with_one_replica_is_named_while_it_is_unavailable() -> None:
     existing = {b.id: b.rack for b in SIX.brokers.values()}
     changed = cluster(Known(existing, {}, SIX.formation, "id"), brokers=6, config={"x.y": 4})
     lonely = P("lonely-0: 1 | 1 min=1")

@@ -52,7 +52,7 @@ def test_thousands_of_topics_are_a_few_requests() -> None:
     assert len(plan) == 1000 / TOPICS_MAX
 
 
-def test_as_desired_is_nothing_to_do() -> None:
+def test_a_topic_as_desired_needs_no_action() -> None:
     wanted = topic("orders", partitions=1, replication_factor=3, config={"retention.ms": "1000"})
     assert lines(world(HERE, managed=ORDERS, orders={"retention.ms": "1000"}), wanted) == []
 
@@ -125,14 +125,14 @@ def test_delete_or_retain() -> None:
 
 
 def test_an_operator_that_died_after_creating_knows_its_topic() -> None:
-    """1. the claim is written down  2. the topic is made  3. death  4. the next one looks."""
+    """1. the claim is written  2. the topic is created  3. the operator dies  4. another plans."""
     wanted = topic("orders", partitions=1)
     owned = claims([wanted], world())
     assert owned == ORDERS
     assert lines(world(HERE, managed=owned), wanted) == []
 
 
-def test_internal_topics_of_kafka_are_nobodys() -> None:
+def test_internal_topics_of_kafka_are_left_alone() -> None:
     observed = world("__consumer_offsets-0: 0 1 2 | 0 1 2")
     assert observed.kafka is not None
     internal = ObservedTopic("__consumer_offsets", internal=True, partitions=1)

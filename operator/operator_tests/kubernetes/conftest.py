@@ -4,23 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek_api.crd import CRDS
-from odradek_api.kinds import KINDS
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.programs import ProgramsMissingError
+from odradek_testkit.kubernetes.world import World, three_zones
 
 
 @pytest.fixture(scope="session")
 def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     try:
         with ControlPlane(tmp_path_factory.mktemp("kubernetes")) as running:
-            for zone in "abc":
-                running.add_node(f"node-{zone}", zone=f"zone-{zone}")
-                running.kubectl("label", "node", f"node-{zone}", "world=yes")
-            running.kubectl("apply", "-f", str(CRDS))
-            running.kubectl("wait", "--for=condition=Established", "crd", "--all")
-            for kind in KINDS.values():  # kubectl is patient while a new kind's storage begins
-                running.kubectl("get", kind.plural, "--all-namespaces")
+            three_zones(running)
             yield running
     except ProgramsMissingError as error:
         pytest.skip(str(error))
@@ -33,3 +26,11 @@ def namespace(kubernetes: ControlPlane, request: pytest.FixtureRequest) -> str:
     name = name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60].strip("-")
     kubernetes.kubectl("create", "namespace", name)
     return name
+
+
+@pytest.fixture
+def world(kubernetes: ControlPlane, namespace: str) -> Iterator[World]:
+    """A namespace with simulated brokers, and the operator's passes over it."""
+    made = World(kubernetes, namespace)
+    yield made
+    made.close()

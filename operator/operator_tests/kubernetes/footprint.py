@@ -24,7 +24,7 @@ import yaml
 from odradek_api.crd import CRDS
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import objects
-from odradek_operator.kubernetes.operator import Operator, Options
+from odradek_operator.kubernetes.operator import Operator, OperatorOptions
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.fake_kafka import FakeKafka
 from odradek_testkit.kubernetes.world import Wire, World, connect
@@ -39,7 +39,7 @@ async def operate(kubeconfig: Path) -> None:
     kafka.set_up({n: {**told, "broker.rack": f"zone-{'abc'[n]}"} for n in range(3)})
     plane = cast(ControlPlane, type("At", (), {"kubeconfig": kubeconfig}))
     client = connect(plane, wire)
-    operator = Operator(Options(("bench",)), client, lambda: cast(KafkaAdmin, kafka))
+    operator = Operator(OperatorOptions(("bench",)), client, lambda: cast(KafkaAdmin, kafka))
     running = asyncio.create_task(operator.run(stop))
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):

@@ -10,7 +10,7 @@ import pytest
 from odradek_api.base import RESTART_ANNOTATION
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import World
-from operator_tests.kubernetes.test_worker import found, quiet, uids
+from operator_tests.kubernetes.worker_support import found, quiet, uids
 
 APART: dict[str, Any] = {
     "engine": "apache",
@@ -45,7 +45,7 @@ def test_created_rolled_and_repaired(world: World) -> None:
     assert sizes == {f"data-0-{pod}": "2Gi" for pod in CONTROLLERS} | {
         f"data-0-{pod}": "10Gi" for pod in BROKERS
     }
-    # Clients do not come to controllers, and a drained node takes one of each at a time.
+    # No Service selects controllers, and a drain evicts one controller and one broker at a time.
     services = found(world, "service")
     assert services["main-bootstrap"]["spec"]["selector"]["odradek.dev/role"] == "broker"
     assert sorted(found(world, "pdb")) == ["main-brokers", "main-controllers"]

@@ -1,4 +1,4 @@
-"""Disks that fill up, as a user of Kubernetes sees them: conditions, events, nobody restarted."""
+"""Disks that fill up, on Kubernetes: conditions and events; no broker is restarted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from lightkube.types import PatchType
 from odradek_operator.kubernetes.cluster_worker import Outcome
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import World
-from operator_tests.kubernetes.test_worker import uids
+from operator_tests.kubernetes.worker_support import uids
 
 LAST_LINES = "ERROR: write failed\nodradek: log directory /data: no space left on device\n"
 
@@ -55,7 +55,7 @@ def test_a_disk_fills_up_and_gets_room(world: World) -> None:
     assert world.condition("DiskPressure") == "False EnoughSpace"
     before = uids(world)
     world.kafka.usable_bytes[1] = 12 << 20
-    assert world.one_pass() is Outcome.WAITING, "it looks again soon: nobody tells it of the end"
+    assert world.one_pass() is Outcome.WAITING, "it polls: no event reports the end"
     assert world.condition("DiskPressure") == "True LowSpace"
     assert message(world, "DiskPressure").startswith("broker 1: /data has 12 MiB free of 10 GiB")
     (disk,) = world.status()["disks"]
@@ -77,7 +77,7 @@ def test_a_disk_fills_up_and_gets_room(world: World) -> None:
     assert uids(world) == before
 
 
-def test_a_broker_that_ended_for_want_of_room_is_left_to_the_kubelet(world: World) -> None:
+def test_a_broker_that_ended_because_its_disk_was_full_is_left_to_the_kubelet(world: World) -> None:
     before = uids(world)
     container_ended(world, "main-zone-b-0")
     del world.kafka.up[1]
@@ -92,7 +92,7 @@ def test_a_broker_that_ended_for_want_of_room_is_left_to_the_kubelet(world: Worl
     assert said in message(world, "Ready")
     assert events(world, "BrokerEnded") == [f"Warning: {said}"]
     assert uids(world) == before, "a restart by the operator would help nobody"
-    world.settle()  # the kubelet that is played makes it ready
+    world.settle()  # the simulated kubelet makes it ready
     assert world.condition("DiskPressure") == "False EnoughSpace"
     assert events(world, "DiskPressureOver") == ["Normal: broker 1 is running again"]
     assert uids(world) == before

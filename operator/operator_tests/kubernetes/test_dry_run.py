@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,15 +19,10 @@ from odradek_testkit.kubernetes.world import World
 API = "odradek.dev/v1alpha1"
 
 
-@pytest.fixture
-def world(kubernetes: ControlPlane, namespace: str) -> Iterator[World]:
-    made = World(kubernetes, namespace)
-    yield made
-    made.close()
-
-
-def manifests(directory: Path, namespace: str, spec: Any, **topics: Any) -> Path:
-    def one(kind: str, name: str, spec: Any) -> dict[str, Any]:
+def manifests(
+    directory: Path, namespace: str, spec: dict[str, Any] | None, **topics: dict[str, Any]
+) -> Path:
+    def one(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         metadata = {"name": name, "namespace": namespace}
         return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}
 

@@ -33,7 +33,7 @@ def objects(desired: DesiredCluster, owner_uid: str) -> list[dict[str, Any]]:
     return manifests(desired, racks, files, owner, "odradek/broker:test")
 
 
-def eventually(look: Callable[[], Any], wanted: Any) -> None:
+def eventually(look: Callable[[], Any], wanted: object) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while (seen := look()) != wanted:
         assert time.monotonic() < deadline, f"{seen!r} instead of {wanted!r}"
@@ -42,7 +42,7 @@ def eventually(look: Callable[[], Any], wanted: Any) -> None:
 
 @pytest.fixture
 def placed(kubernetes: ControlPlane, namespace: str) -> Iterator[tuple[DesiredCluster, str]]:
-    """A cluster of six in three zones, and the namespace, which refuses careless pods."""
+    """A cluster of six in three zones, and the namespace, which enforces the restricted profile."""
     label = "pod-security.kubernetes.io/enforce=restricted"
     kubernetes.kubectl("label", "namespace", namespace, label)
     external = {"external": {"type": "NodePort"}}
@@ -76,14 +76,14 @@ def test_pods_go_to_the_nodes_of_their_rack(
             pod["metadata"]["name"]: pod["spec"].get("nodeName", "")[-1:] for pod in pods["items"]
         }
 
-    # Without volumes nobody is placed: there is no provisioner here.
+    # No pod is scheduled without its volume, and there is no provisioner here.
     wanted = {f"main-{rack}-{n}": rack for rack in "abc" for n in range(2)}
     kubernetes.apply(*_volumes(list(wanted), namespace))
     eventually(zones, wanted)
 
 
 def _volumes(pods: list[str], namespace: str) -> list[dict[str, Any]]:
-    """One for each, promised to it: claims of other tests wait for volumes, too."""
+    """A volume for each claim, bound to it: claims of other tests wait for volumes, too."""
     return [
         {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The whole operator, with kopf's watch, against a real API server; the world plays along."""
+"""The whole operator, with kopf's watch, against a real API server and a model of Kafka."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ import pytest
 
 from odradek_api.base import RESTART_ANNOTATION
 from odradek_operator.admin.kafka_admin import KafkaAdmin
-from odradek_operator.kubernetes.operator import Operator, Options
+from odradek_operator.kubernetes.operator import Operator, OperatorOptions
 from odradek_operator.main import parse_arguments
 from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from odradek_testkit.kubernetes.world import Wire, World, connect
@@ -49,7 +49,7 @@ class Called:
 class Running:
     """An operator in a thread of its own, with a loop of its own."""
 
-    def __init__(self, kubernetes: ControlPlane, kafkas: Kafkas, options: Options) -> None:
+    def __init__(self, kubernetes: ControlPlane, kafkas: Kafkas, options: OperatorOptions) -> None:
         self.wire = Wire()
         self.error: BaseException | None = None
         self._client = connect(kubernetes, self.wire)
@@ -80,7 +80,7 @@ class Running:
 
 
 class Stage:
-    """Worlds that live on in the background, and the operators of the test."""
+    """Worlds that are simulated in the background, and the operators of the test."""
 
     def __init__(self, kubernetes: ControlPlane) -> None:
         self.kubernetes = kubernetes
@@ -96,7 +96,7 @@ class Stage:
         return world
 
     def start(self, **options: Any) -> Running:
-        made = Running(self.kubernetes, self.kafkas, Options(**options))
+        made = Running(self.kubernetes, self.kafkas, OperatorOptions(**options))
         self.operators.append(made)
         return made
 
@@ -173,7 +173,7 @@ def test_two_clusters_topics_and_an_end(stage: Stage, namespace: str) -> None:
         return time.monotonic() - quiet_since[0] > 4
 
     eventually(quiet, lambda: operator.wire.writes[-5:])
-    # A pod that is deleted by somebody else wakes the operator: status follows at once.
+    # A pod that another client deletes triggers a pass: the status changes at once.
     stage.kubernetes.kubectl("delete", "pod", "one-zone-a-0", "-n", namespace, "--wait=false")
     eventually(lambda: len(operator.wire.writes) > quiet_since[1])
     ready(one, two)
@@ -198,7 +198,7 @@ def test_the_api_server_restarts(stage: Stage, namespace: str) -> None:
     world.cluster(brokers=3)
     ready(world)
     stage.kubernetes.stop_api_server()
-    stage.kubernetes.forget_the_past()  # the watches are told 410, and list again
+    stage.kubernetes.compact_etcd()  # the watches get 410 Gone, and list again
     stage.kubernetes.start_api_server()
     world.cluster(brokers=4)
     eventually(lambda: len(world.kafka.up) == 4, world.where)
@@ -209,7 +209,7 @@ def test_the_api_server_restarts(stage: Stage, namespace: str) -> None:
     assert operator.error is None
 
 
-def test_an_api_server_that_says_no_now_and_then(stage: Stage, namespace: str) -> None:
+def test_an_api_server_that_refuses_some_requests(stage: Stage, namespace: str) -> None:
     """Every 29th request is refused, reads and writes alike; nothing is done twice or lost."""
     requests, codes = itertools.count(1), itertools.cycle([409, 429, 503, 410])
     refused: list[int] = []
@@ -250,7 +250,7 @@ def test_two_replicas_one_works(stage: Stage, namespace: str) -> None:
     assert second.operator is not None
     assert not second.operator.working
     assert second.wire.writes == []
-    first.stop()  # it gives the Lease back
+    first.stop()  # it releases the Lease
     assert first.error is None
     eventually(lambda: second.operator is not None and second.operator.working)
     world.cluster(brokers=4)
@@ -276,7 +276,7 @@ def test_racks_follow_the_nodes(stage: Stage, namespace: str) -> None:
     def racks() -> list[str]:
         return sorted(b.get("rack", "") for b in world.status()["brokers"])
 
-    # Both, or both in the one that was seen first: who has a rack keeps it.
+    # Both racks, or both brokers in the first one: a broker keeps its rack.
     eventually(lambda: len(racks()) == 2 and "" not in racks(), racks)
     world.cluster(brokers=4, racks={"topologyKey": label})
     eventually(lambda: racks() == ["x", "x", "y", "y"], racks)
@@ -302,7 +302,7 @@ def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -
     assert "Traceback" not in said
     path = "jsonpath={.spec.holderIdentity}"
     lease = kubernetes.kubectl("get", "lease", "odradek-operator", "-n", namespace, "-o", path)
-    assert lease == ""  # the next one need not wait
+    assert lease == ""  # released, so that a standby takes over at once
 
 
 def test_the_program_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:

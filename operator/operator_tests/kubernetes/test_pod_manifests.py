@@ -1,4 +1,4 @@
-"""Pods as far as they can be looked at without an API server."""
+"""Pod manifests, as far as they can be checked without an API server."""
 
 from __future__ import annotations
 

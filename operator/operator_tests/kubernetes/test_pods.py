@@ -1,4 +1,4 @@
-"""What a pod's status says about a broker that ended: from exit code and termination message."""
+"""The report about a broker that ended, from its pod's exit code and termination message."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_first_end_for_storage_says_enough() -> None:
 
 
 @pytest.mark.parametrize(("restarts", "expected"), [(1, Phase.STARTING), (2, Phase.CRASHED)])
-def test_another_end_may_have_been_bad_luck_once(restarts: int, expected: Phase) -> None:
+def test_one_end_for_another_reason_is_no_crash_loop(restarts: int, expected: Phase) -> None:
     found = pod(restarts=restarts, code=1, running={})
     assert phase_of(found, 0)[0] is expected
     ended = ended_of(found)
@@ -84,8 +84,8 @@ def test_one_that_is_ready_again_has_recovered() -> None:
     assert ended_of(pod(ready=True)) is None
 
 
-def test_one_that_was_ready_after_that_end_has_another_trouble() -> None:
-    """It stepped aside because space is low, for example: the old end is not the reason."""
+def test_a_pod_that_was_ready_after_that_end_failed_for_another_reason() -> None:
+    """Because space is low, for example: the earlier exit is not the reason."""
     found = pod(running={"startedAt": "2026-11-18T00:00:00Z"}, since="2026-11-18T05:00:00Z")
     assert phase_of(found, 0)[0] is Phase.STARTING
     assert ended_of(found) is None

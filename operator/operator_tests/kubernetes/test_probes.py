@@ -1,7 +1,7 @@
-"""The probes of a rendered pod, asked of a real broker: when would Kubernetes act?
+"""The probes of a rendered pod, sent to a real broker: when would Kubernetes act?
 
 `Kubelet` does what a kubelet does with a probe: GET the path on the named port, count failures in
-a row, act at the threshold. Only the pauses between two questions are shorter.
+a row, act at the threshold. Only the pauses between two probes are shorter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Kubelet:
         self.broker.start(self.settings)
 
     def asks(self, probe: str) -> bool:
-        """One question. A status from 200 to 399 is a success."""
+        """Sends the probe once. A status from 200 to 399 is a success."""
         found: dict[str, Any] = self.container[probe]
         ports = {one["name"]: one["containerPort"] for one in self.container["ports"]}
         get = found["httpGet"]
@@ -89,7 +89,7 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
 def test_a_broker_that_waits_for_room_gets_no_clients_and_is_left_alone(
     kubelet: Kubelet,
 ) -> None:
-    """Its disk is full: not ready, alive; a restart would help nobody, room does."""
+    """Its disk is full: not ready, but alive; free space helps, a restart does not."""
     with SmallDisk(kubelet.broker.directory / "data", megabytes=20) as disk:
         disk.fill()
         kubelet.start()
@@ -106,7 +106,7 @@ def test_a_broker_that_waits_for_room_gets_no_clients_and_is_left_alone(
 
 
 def test_a_broker_that_only_a_restart_helps_is_restarted(kubelet: Kubelet) -> None:
-    """Its directory is gone: not ready, and then it ends, or /healthz would get it restarted."""
+    """Its directory was removed: not ready; then it exits, or fails /healthz and is restarted."""
     kubelet.start()
     until(lambda: kubelet.asks("readinessProbe"), "it is ready")
     shutil.rmtree(kubelet.settings["log.dirs"])

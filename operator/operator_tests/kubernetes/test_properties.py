@@ -1,4 +1,4 @@
-"""The properties file of a broker on Kubernetes: what is read back, and what only follows."""
+"""The properties file of a broker on Kubernetes: what is read back, and what is derived."""
 
 from odradek_operator.kafka.apache import FORMAT, apache_settings
 from odradek_operator.kafka.desired import IMAGE
@@ -8,7 +8,7 @@ from odradek_operator.kubernetes.properties import (
     voters_of,
 )
 
-CONTROLLERS = {broker: f"main-{broker}:9093" for broker in range(4)}
+CONTROLLERS = {broker: {"CONTROLLER": f"main-{broker}:9093"} for broker in range(4)}
 
 
 def apache(broker: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Topics as resources: made, adopted, refused, deleted, left alone; and never in anybody's way."""
+"""Topics as resources: created, adopted, refused, deleted, ignored; finalizers end."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def finalizers(world: World, name: str) -> list[str]:
     return list(document["metadata"].get("finalizers") or ())
 
 
-def test_made_changed_and_deleted(world: World) -> None:
+def test_a_topic_is_created_changed_and_deleted(world: World) -> None:
     world.topic("orders", partitions=3, replicationFactor=3, config={"retention.ms": 1000})
     world.settle()
     assert world.kafka.topics == {"orders": {"retention.ms": "1000"}}
@@ -78,7 +78,7 @@ def test_adopt_and_conflict(world: World) -> None:
     world.topic("rival", name="old", adopt=True)
     world.settle()
     assert world.condition("Ready", "Topic", "rival") == "False NameConflict"
-    assert world.condition("Ready", "Topic", "old") == "True NameConflict"  # both are told
+    assert world.condition("Ready", "Topic", "old") == "True NameConflict"  # reported on both
     delete(world, "topic", "rival")
     world.settle()
     assert world.condition("Ready", "Topic", "old") == "True AsDesired"

@@ -1,56 +1,16 @@
-"""Passes of the operator on a real API server: what they make, and that they end."""
+"""Passes of the operator on a real API server: the objects that they make, and that they settle."""
 
-import json
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from lightkube.core.exceptions import ApiError
 
 from odradek_api.base import RESTART_ANNOTATION
-from odradek_operator.kubernetes import platform, pods
+from odradek_operator.kubernetes import pods
 from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome
-from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import World
 from operator_tests.kubernetes.test_manifests import eventually
-
-
-@pytest.fixture
-def world(kubernetes: ControlPlane, namespace: str) -> Iterator[World]:
-    made = World(kubernetes, namespace)
-    yield made
-    made.close()
-
-
-def found(world: World, kinds: str) -> dict[str, Any]:
-    args = ("get", kinds, "-n", world.namespace, "-l", f"odradek.dev/cluster={world.name}")
-    items = json.loads(world.kubernetes.kubectl(*args, "-o", "json"))["items"]
-    return {one["metadata"]["name"]: one for one in items}
-
-
-def asked(world: World, kinds: str) -> dict[str, Any]:
-    """What somebody asked for; not the status, which Kubernetes' own controllers write at will."""
-    return {
-        name: (one["metadata"]["generation"], one["metadata"].get("annotations"), one["spec"])
-        for name, one in found(world, kinds).items()
-    }
-
-
-def uids(world: World, kinds: str = "pods") -> dict[str, str]:
-    return {name: one["metadata"]["uid"] for name, one in found(world, kinds).items()}
-
-
-def quiet(world: World) -> None:
-    """A pass that has nothing to do writes nothing, whoever does it."""
-    before = len(world.wire.writes)
-    for _ in range(3):
-        assert world.one_pass() is Outcome.IDLE
-    assert world.wire.writes[before:] == []
-    world.operator()
-    world.one_pass()
-    assert world.wire.writes == []
+from operator_tests.kubernetes.worker_support import asked, found, message, quiet, uids
 
 
 def test_a_cluster_is_made_and_then_left_alone(world: World) -> None:
@@ -135,7 +95,7 @@ def test_a_dynamic_setting_restarts_nobody(world: World) -> None:
     quiet(world)
 
 
-def test_what_is_deleted_by_hand_comes_back(world: World) -> None:
+def test_objects_deleted_by_hand_are_created_again(world: World) -> None:
     world.cluster(brokers=3, networkPolicy={"enabled": True})
     world.settle()
     kinds = "service,pdb,configmap,serviceaccount,networkpolicy"
@@ -158,7 +118,7 @@ def test_what_is_deleted_by_hand_comes_back(world: World) -> None:
 
 
 def test_a_config_map_deleted_by_hand_restarts_nobody(world: World) -> None:
-    """What a pod was started with is not seen then: it says nothing about a change."""
+    """The settings of running pods are unknown then: a change cannot be concluded."""
     world.cluster(brokers=3)
     world.settle()
     pods, (config,) = uids(world), found(world, "configmap")
@@ -167,7 +127,7 @@ def test_a_config_map_deleted_by_hand_restarts_nobody(world: World) -> None:
     assert list(found(world, "configmap")) == [config]
     assert uids(world) == pods
 
-    # With another setting in the same moment it is another one, and a roll.
+    # With another setting at the same time the ConfigMap differs, which causes a roll.
     world.kubernetes.kubectl("delete", "configmap", config, "-n", world.namespace)
     world.cluster(brokers=3, config={"num.partitions": 4})
     world.settle()
@@ -183,7 +143,7 @@ def test_a_statefulset_deleted_by_hand_keeps_its_ids(world: World) -> None:
     args = ("delete", "statefulset", "main-zone-b", "-n", world.namespace)
     world.kubernetes.kubectl(*args, "--cascade=orphan")
     world.settle()
-    assert uids(world) == running  # adopted, not ended
+    assert uids(world) == running  # adopted, not restarted
     world.kubernetes.kubectl(*args)
     world.settle()
     assert {b["id"]: b["rack"][-1] for b in world.status()["brokers"]} == dict(enumerate("abcabc"))
@@ -206,84 +166,6 @@ def test_a_statefulset_scaled_by_hand(world: World) -> None:
     assert found(world, "statefulset")["main-zone-a"]["spec"]["replicas"] == 1
 
 
-def test_volumes_grow(world: World) -> None:
-    storage_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-                     "metadata": {"name": world.namespace}, "allowVolumeExpansion": True,
-                     "provisioner": "kubernetes.io/no-provisioner"}  # fmt: skip
-    claims = [f"data-0-main-zone-{rack}-0" for rack in "abc"]
-    world.kubernetes.apply(storage_class, *(volume(world, claim) for claim in claims))
-    world.cluster(brokers=3, storage={"size": "1Gi", "class": world.namespace})
-    world.settle()
-    eventually(lambda: {c["status"]["phase"] for c in found(world, "pvc").values()}, {"Bound"})
-    before, sets = uids(world), uids(world, "statefulset")
-    world.cluster(brokers=3, storage={"size": "2Gi", "class": world.namespace})
-    world.settle()
-    grown = {n: c["spec"]["resources"]["requests"] for n, c in found(world, "pvc").items()}
-    assert grown == {claim: {"storage": "2Gi"} for claim in claims}
-    assert uids(world) == before
-    assert not set(sets.values()) & set(uids(world, "statefulset").values())
-    quiet(world)
-
-
-def volume(world: World, claim: str) -> dict[str, Any]:
-    """There is no provisioner here: a volume that is there already, for this claim only."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"{world.namespace}-{claim}"[:60]},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": world.namespace,
-            "hostPath": {"path": "/nowhere"},
-            "claimRef": {"name": claim, "namespace": world.namespace},
-        },
-    }
-
-
-def test_volumes_of_removed_brokers_are_deleted_if_so_wanted(world: World) -> None:
-    storage = {"deletionPolicy": "Delete"}
-    world.cluster(brokers=6, storage=storage)
-    world.settle()
-    world.cluster(brokers=3, storage=storage)
-    world.settle()
-    assert sorted(found(world, "pvc")) == [f"data-0-main-zone-{r}-0" for r in "abc"]
-    quiet(world)
-
-
-def test_a_cluster_comes_back_on_its_volumes(world: World) -> None:
-    world.cluster(brokers=3)
-    world.settle()
-    cluster_id = world.status()["clusterId"]
-    claims = uids(world, "pvc")
-    annotation = "odradek.dev/cluster-id"
-    told = {c["metadata"]["annotations"][annotation] for c in found(world, "pvc").values()}
-    world.kubernetes.kubectl("delete", "kafkacluster", "main", "-n", world.namespace)
-    world.operator()
-    while found(world, "pods,statefulset,configmap,service"):
-        world.play()
-    world.cluster(brokers=3)
-    world.settle()
-    assert uids(world, "pvc") == claims
-    assert {s["odradek.cluster.id"] for s in world.kafka.up.values()} == told
-    assert world.status()["clusterId"] == cluster_id
-
-
-def test_external_addresses_are_known_before_a_broker_starts(world: World) -> None:
-    world.cluster(brokers=3, listeners={"external": {"type": "NodePort"}})
-    world.settle()
-    services = found(world, "service")
-    port = services["main-zone-a-0-external"]["spec"]["ports"][0]["nodePort"]
-    advertised = world.kafka.up[0]["advertised.listeners"]
-    assert advertised.endswith(f",EXTERNAL://${{env:HOST_IP}}:{port}")
-    assert len([w for w in world.wire.writes if w.endswith("/eviction")]) == 0
-    world.cluster(brokers=3, listeners={})
-    world.settle()
-    assert "EXTERNAL" not in world.kafka.up[0]["advertised.listeners"]
-    assert sorted(found(world, "service")) == ["main-bootstrap", "main-brokers"]
-    quiet(world)
-
-
 def test_pause_and_bad_specs_touch_nothing(world: World) -> None:
     world.cluster(brokers=3)
     world.settle()
@@ -304,7 +186,7 @@ def test_pause_and_bad_specs_touch_nothing(world: World) -> None:
     assert world.condition("Ready") == "True AllBrokersReady"
 
 
-def test_a_name_that_cannot_be(world: World) -> None:
+def test_an_invalid_name_is_reported(world: World) -> None:
     for name in ("n" * 50, "dotted.name", "7up"):
         world.apply("KafkaCluster", name, {"brokers": 1})
         ClusterWorker(f"{world.namespace}/{name}", world.tools).one_pass()
@@ -349,15 +231,10 @@ def test_a_pod_without_room_is_reported(world: World) -> None:
     assert "0/3 nodes are available" in degraded["message"]
 
 
-def message(world: World, condition: str) -> str:
-    said = world.status()["conditions"]
-    return str(next(c["message"] for c in said if c["type"] == condition))
-
-
 def test_a_pod_on_a_node_that_does_not_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays Terminating: its volume may be in use there. Told, waited for, never forced."""
+    """It stays Terminating: its volume may be in use there. Reported, waited for, never forced."""
     monkeypatch.setattr(pods, "OVERDUE_S", 0.0)
     world.cluster(brokers=3)
     world.settle()
@@ -369,7 +246,7 @@ def test_a_pod_on_a_node_that_does_not_answer(
     before = uids(world)
     world.one_pass()
     world.one_pass()
-    assert uids(world) == before  # nobody else goes meanwhile
+    assert uids(world) == before  # no other broker is restarted meanwhile
     world.settle()  # the node answers again
     assert not set(uids(world).values()) & set(before.values())
 
@@ -417,67 +294,10 @@ def test_a_certificate_that_changes_is_rolled_out(world: World) -> None:
     world.one_pass()
     secret("three")
     world.settle()
-    assert uids(world) == before  # what may not be seen changes nothing, and that is told
+    # Without the right to read the Secret nothing changes, and that is reported.
+    assert uids(world) == before
     events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
     assert "Secret tls cannot be read, so changes of it are not noticed" in events
-
-
-def test_more_volumes_and_a_file_system_that_grows_at_a_restart(world: World) -> None:
-    world.cluster(brokers=3)
-    world.settle()
-    before = uids(world)
-    world.cluster(brokers=3, storage={"volumes": 2})
-    world.settle()
-    assert len(found(world, "pvc")) == 6
-    assert (
-        world.kafka.up[1]["log.dirs"] == "/var/lib/odradek/data-0/log,/var/lib/odradek/data-1/log"
-    )
-    assert not set(uids(world).values()) & set(before.values())
-    before = uids(world)
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    pending = {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": when}
-    claim = "data-1-main-zone-b-0"
-    world.kubernetes.patch_status("pvc", claim, {"conditions": [pending]}, world.namespace)
-    time.sleep(1)  # instants at the API server are whole seconds
-    world.settle()
-    assert {n for n, uid in uids(world).items() if uid != before[n]} == {"main-zone-b-0"}
-    events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
-    assert f"the file system of {claim} is expanded by a restart" in events
-
-
-def said(world: World, reason: str) -> set[str]:
-    """The types of the Events with that reason."""
-    path = f'jsonpath={{.items[?(@.reason=="{reason}")].type}}'
-    return set(world.kubernetes.kubectl("get", "events", "-n", world.namespace, "-o", path).split())
-
-
-def test_load_balancers_give_every_broker_its_address(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fixed = [{"id": 2, "host": "kafka-2.example", "port": 30002}]
-    external = {"type": "LoadBalancer", "port": 9095, "brokers": fixed}
-    world.cluster(brokers=3, listeners={"external": external})
-    world.one_pass()
-    world.one_pass()
-    assert not found(world, "pod")  # no address, no broker: it would have to be restarted
-    assert said(world, "Waiting") == {"Normal"}
-    assert not said(world, "Failed")
-    monkeypatch.setattr(platform, "ADDRESS_GRACE_S", -1.0)
-    world.one_pass()
-    assert said(world, "Failed") == {"Warning"}  # nobody gives them one: somebody should know
-    for letter in "abc":
-        ingress = {"loadBalancer": {"ingress": [{"hostname": f"lb-{letter}.example"}]}}
-        name = f"main-zone-{letter}-0-external"
-        world.kubernetes.patch_status("service", name, ingress, world.namespace)
-    world.settle()
-    told = {b: s["advertised.listeners"].rpartition(",")[2] for b, s in world.kafka.up.items()}
-    assert told == {
-        0: "EXTERNAL://lb-a.example:9095",
-        1: "EXTERNAL://lb-b.example:9095",
-        2: "EXTERNAL://kafka-2.example:30002",
-    }
-    assert len([w for w in world.wire.writes if w.endswith("/eviction")]) == 0
-    quiet(world)
 
 
 def test_a_drain_of_nodes_takes_one_broker_at_a_time(world: World) -> None:

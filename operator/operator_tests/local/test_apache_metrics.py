@@ -48,7 +48,16 @@ SHARED = {
     "kafka_log_logcleaner_deadthreadcount": set(),
     "kafka_log_logcleanermanager_max_dirty_percent": set(),
     "kafka_log_logcleanermanager_uncleanable_bytes": {"logDirectory"},
+    "kafka_server_replicamanager_atminisrpartitioncount": set(),
+    "kafka_server_replicamanager_offlinereplicacount": set(),
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent": set(),
     "kafka_controller_kafkacontroller_activecontrollercount": set(),
+    "kafka_controller_kafkacontroller_activebrokercount": set(),
+    "kafka_controller_kafkacontroller_fencedbrokercount": set(),
+    "kafka_controller_kafkacontroller_globalpartitioncount": set(),
+    "kafka_controller_kafkacontroller_offlinepartitionscount": set(),
+    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount": set(),
+    "kafka_controller_controllerstats_uncleanleaderelections": set(),
     "kafka_server_raftmetrics_current_epoch": set(),
     "kafka_server_raftmetrics_current_leader": set(),
     "kafka_server_raftmetrics_high_watermark": set(),
@@ -101,7 +110,7 @@ def test_the_same_port_names_and_numbers(local: Local) -> None:
 
 
 def scrape(local: Local) -> dict[str, Metric]:
-    """What Prometheus reads of broker 0: metric name → its samples."""
+    """Broker 0's metrics as Prometheus reads them: metric name → its samples."""
     port = local.runtime.clusters[KEY].platform.ledger.brokers[0].admin_port
     answer = httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=30.0)
     assert answer.status_code == 200

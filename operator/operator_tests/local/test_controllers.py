@@ -39,11 +39,11 @@ def test_formed_found_again_and_kept_as_it_is(
         del local.spec["controllers"]
         report = local.step()
         assert "dedicated controllers cannot be added" in report.problems[0]
-        local.die()  # the next one has nothing to compare with but what is there
+        local.die()  # the next runtime has only the state on disk to compare with
         report = local.step()
         assert report.clusters[KEY].pids == found.pids
         assert "refuse: spec.controllers: dedicated controllers" in report.clusters[KEY].plan[-1]
-        local.runtime.stop_brokers()  # the broker first: it says goodbye to the controller
+        local.runtime.stop_brokers()  # the broker first: it needs the controller to stop
         assert (node(local, "broker-0") / "data-0" / ".kafka_cleanshutdown").exists()
 
 

@@ -59,7 +59,7 @@ def begun(tmp_path: Path, *, brim: bool = False, **spec: Any) -> Iterator[DiskWo
 
 
 def test_a_disk_that_fills_up_gets_room_again(tmp_path: Path) -> None:
-    """Less than the reserve is left: others lead, nobody restarts, and growing it is enough."""
+    """Less than the reserve is free: others lead, no broker restarts, more space is enough."""
     with begun(tmp_path) as world:
         local = world.local
         pids = local.settle().pids
@@ -76,7 +76,7 @@ def test_a_disk_that_fills_up_gets_room_again(tmp_path: Path) -> None:
 
 
 def test_a_broker_without_any_room_ends_and_comes_back(tmp_path: Path) -> None:
-    """To the last byte: it ends, is started again, waits for room, and comes back with it."""
+    """No byte is free: it exits, is started again, waits for room, and becomes ready with it."""
     with begun(tmp_path, brim=True) as world:
         local = world.local
         pids = local.settle().pids

@@ -7,6 +7,7 @@ import pytest
 
 from odradek_api.base import Condition
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.parse import parse
 from odradek_api.pipeline.spec import RestartPolicy
 from odradek_api.pipeline.status import JobStatus, QueryProgress
@@ -69,7 +70,9 @@ def live(pipeline: Pipeline) -> int:
         ([0, 0, WRONG_SPEC], {"type": "Always"}, 3, WRONG_SPEC),
     ],
 )
-def test_restarts(tmp_path: Path, codes: list[int], policy: Any, starts: int, ended: int) -> None:
+def test_restarts(
+    tmp_path: Path, codes: list[int], policy: dict[str, Any], starts: int, ended: int
+) -> None:
     pipeline = Pipeline(tmp_path, codes, **policy)
     assert live(pipeline) == starts
     assert pipeline.ended == ended
@@ -110,12 +113,20 @@ def test_what_a_pipeline_waits_for() -> None:
     awaited = TopicStatus(topic_name="a", conditions=ready("False"))
     other = TopicStatus(topic_name="b", conditions=ready("False"))
     key = "default/main"
-    assert waits_for(pipeline(), {}, {}) == "KafkaCluster default/main does not exist"
-    assert waits_for(pipeline(), {key: down}, {}) == "KafkaCluster default/main is not ready"
-    assert waits_for(pipeline(), {key: up}, {key: {"t": awaited}}) == "Topic a is not ready"
-    assert waits_for(pipeline(), {key: up}, {key: {"t": made, "u": other}}) == ""
-    assert waits_for(pipeline(), {key: up}, {}) == ""
-    assert waits_for(pipeline(suspend=True), {key: up}, {}) == "spec.suspend is true"
+    assert waits_for(pipeline(), {}, {}, {}) == "KafkaCluster default/main does not exist"
+    assert waits_for(pipeline(), {key: down}, {}, {}) == "KafkaCluster default/main is not ready"
+    assert waits_for(pipeline(), {key: up}, {key: {"t": awaited}}, {}) == "Topic a is not ready"
+    assert waits_for(pipeline(), {key: up}, {key: {"t": made, "u": other}}, {}) == ""
+    assert waits_for(pipeline(), {key: up}, {}, {}) == ""
+    as_user = pipeline(user={"name": "u"})
+    assert waits_for(as_user, {key: up}, {}, {}) == "KafkaUser default/u does not exist"
+    waiting = KafkaUserStatus(conditions=ready("False"), secret="default/u")
+    assert waits_for(as_user, {key: up}, {}, {"default/u": waiting}) == "KafkaUser u is not ready"
+    usable = KafkaUserStatus(conditions=ready("True"), secret="default/u")
+    assert waits_for(as_user, {key: up}, {}, {"default/u": usable}) == ""
+    away = KafkaUserStatus(conditions=ready("True"), secret="other/u")
+    assert "in another namespace" in waits_for(as_user, {key: up}, {}, {"default/u": away})
+    assert waits_for(pipeline(suspend=True), {key: up}, {}, {}) == "spec.suspend is true"
 
 
 class AtWork:
@@ -129,7 +140,7 @@ class AtWork:
 
 
 class Scheduled(LocalPipeline):
-    """A driver that is at work until `codes` says how it ended."""
+    """A driver that runs until `codes` has its exit code."""
 
     begun: ClassVar[list[float]] = []
     codes: ClassVar[list[int]] = []
@@ -164,7 +175,7 @@ def test_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Scheduled.now_s = NOON_S + 60 * minutes
         Scheduled.codes.extend(codes)
         for _ in range(3):
-            report = pipelines.one_pass({}, {})["default/x"]
+            report = pipelines.one_pass({}, {}, {})["default/x"]
         return report.waits
 
     assert after(0) == "the next run starts at 2026-11-17T12:10:00Z"

@@ -1,4 +1,4 @@
-"""Processes of the local runtime: strangers are never touched, those that end are started again."""
+"""Processes of the local runtime: other processes are never touched, brokers that exit restart."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_data_stays_unless_it_is_to_go(tmp_path: Path) -> None:
     assert not directory.exists()
 
 
-def test_nobody_is_not_ready() -> None:
+def test_an_address_without_a_listener_is_not_ready() -> None:
     assert not is_ready("127.0.0.1:1")
 
 
@@ -93,7 +93,7 @@ def pass_over(found: LocalBroker, now: float) -> ObservedBroker:
     return found.observe(now)
 
 
-def test_a_broker_that_ends_is_started_again_later_and_later(ending: LocalBroker) -> None:
+def test_a_broker_that_keeps_ending_is_restarted_with_back_off(ending: LocalBroker) -> None:
     now, pauses = time.time(), []
     for _ in range(8):
         ending.start({})
@@ -171,7 +171,7 @@ def test_new_settings_are_tried_at_once(ending: LocalBroker) -> None:
     assert "next start after 1 s" in until_it_ended(ending, time.time()).detail
 
 
-def test_a_broker_that_is_killed_has_no_last_words(
+def test_a_broker_that_is_killed_has_no_last_log_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "command", lambda *_: ["sleep", "60"])

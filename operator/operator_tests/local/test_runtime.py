@@ -1,4 +1,4 @@
-"""The local runtime with real brokers: births, deaths, rolls, scale, topics, wrong manifests."""
+"""The local runtime with real brokers: starts, crashes, rolls, scale, topics, wrong manifests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from odradek_operator.local.runtime import LocalRuntime, RuntimeBusyError, running_pid
 from odradek_testkit.load import Load
-from operator_tests.local.local import KEY, Local
+from operator_tests.local.local import KEY, Local, PlainLocal
 
 
 def restarts(local: Local) -> list[list[int]]:
-    """Which brokers went together, in order."""
+    """Which brokers restarted together, in order."""
     found = []
     for line in local.done:
         if line.startswith("restart"):
@@ -48,7 +48,7 @@ def test_topics_from_manifests(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_killed_comes_back(tmp_path: Path) -> None:
-    with Local(tmp_path, brokers=3) as local:
+    with PlainLocal(tmp_path, brokers=3) as local:
         local.topic("orders", partitions=3)
         local.settle()
         old = local.kill(1)
@@ -60,10 +60,10 @@ def test_a_broker_that_is_killed_comes_back(tmp_path: Path) -> None:
 def test_settings_in_the_environment_of_the_caller_do_not_reach_the_brokers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They win over a broker's file: both brokers would take the same port, and one would fail."""
+    """They override a broker's file: both brokers would bind the same port, and one would fail."""
     monkeypatch.setenv("KAFKA_LISTENERS", "PLAINTEXT://127.0.0.1:1")
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "not a number")
-    with Local(tmp_path, brokers=2) as local:
+    with PlainLocal(tmp_path, brokers=2) as local:
         local.settle()
         assert local.kafka().live == {0, 1}
 
@@ -122,7 +122,7 @@ def test_scale_up_and_down(tmp_path: Path) -> None:
 
 
 def test_all_racks_are_exchanged(tmp_path: Path) -> None:
-    """The three that vote leave, and the three that come vote; one at a time."""
+    """The three voters leave, and the three new brokers become voters, one at a time."""
     with Local(tmp_path, brokers=3) as local:
         local.topic("orders", partitions=3, replicationFactor=2)
         local.settle()
@@ -135,7 +135,7 @@ def test_all_racks_are_exchanged(tmp_path: Path) -> None:
 
 
 def test_the_racks_of_two_brokers_are_exchanged(tmp_path: Path) -> None:
-    """One of two votes, and it leaves: another is made a voter before."""
+    """One of two votes, and it leaves: another one becomes a voter before that."""
     with Local(tmp_path, brokers=2) as local:
         local.settle()
         local.spec["racks"] = {"names": ["d", "e"]}
@@ -146,7 +146,7 @@ def test_the_racks_of_two_brokers_are_exchanged(tmp_path: Path) -> None:
 
 
 def test_a_runtime_that_died_finds_its_brokers(tmp_path: Path) -> None:
-    with Local(tmp_path, brokers=3) as local:
+    with PlainLocal(tmp_path, brokers=3) as local:
         pids = local.settle().pids
         local.die()
         assert local.settle().pids == pids
@@ -159,7 +159,7 @@ def test_one_runtime_at_a_time(tmp_path: Path) -> None:
             LocalRuntime([local.manifests], local.state).acquire()
 
 
-def test_a_wrong_manifest_leaves_all_as_it_is(tmp_path: Path) -> None:
+def test_a_wrong_manifest_changes_nothing(tmp_path: Path) -> None:
     with Local(tmp_path, brokers=1) as local:
         pids = local.settle().pids
         local.spec["brokers"] = 0
@@ -175,7 +175,7 @@ def test_a_wrong_manifest_leaves_all_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with Local(tmp_path, brokers=1) as local, socket.socket() as taken:
+    with PlainLocal(tmp_path, brokers=1) as local, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
@@ -218,7 +218,7 @@ def test_a_setting_that_no_broker_can_run_with_stops_the_roll_at_the_first(tmp_p
 
 
 def test_a_runtime_that_dies_in_the_middle_of_a_roll(tmp_path: Path) -> None:
-    """The next one goes on; nobody is restarted twice, and one-replica topics are named."""
+    """The next runtime continues; no broker restarts twice; topics with one replica are named."""
     with Local(tmp_path, brokers=3) as local:
         local.topic("orders", partitions=3, replicationFactor=3)
         local.topic("lonely", partitions=1, replicationFactor=1)

@@ -1,6 +1,6 @@
-"""The promises of the operator under load, on processes: rolls, scale, the loss of a rack.
+"""The guarantees of the operator under load, on processes: rolls, scale, the loss of a rack.
 
-Each prints what it cost; the numbers in docs/ come from here.
+Each prints latencies and times; the numbers in docs/ come from here.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_three_to_six_to_three(tmp_path: Path) -> None:
 
 
 def test_the_loss_of_a_rack(tmp_path: Path) -> None:
-    """Both brokers of one rack at once, kill -9; nobody brings them back for five seconds."""
+    """kill -9 of both brokers of one rack at once; they are not restarted for five seconds."""
     with Local(tmp_path, brokers=6) as local:
         local.topic("orders", **TOPIC)
         local.settle()
@@ -165,7 +165,7 @@ def test_dedicated_controllers_are_rolled_before_the_brokers(
             load.wait_for_acks(100)
             rolled = [line.split(":")[0] for line in local.done if line.startswith("restart")]
             local.kill(after.status.controller)
-            load.wait_for_acks(200)  # brokers go on while another controller takes over
+            load.wait_for_acks(200)  # brokers serve clients while another controller takes over
             local.settle(300)
             load.wait_for_every_partition()
         judge(load)

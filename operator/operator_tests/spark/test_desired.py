@@ -1,14 +1,18 @@
-"""What a SparkPipeline becomes on Kubernetes, held by golden files; ODRADEK_GOLDEN=write renews."""
+"""The objects of a SparkPipeline on Kubernetes, held by golden files (ODRADEK_GOLDEN=write)."""
 
 import json
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from odradek_api.parse import load, parse
+from odradek_api.pipeline.common import UserRef
 from odradek_api.pipeline.job import read_job
 from odradek_operator.kubernetes.spark_manifests import (
     executor_template,
@@ -16,7 +20,7 @@ from odradek_operator.kubernetes.spark_manifests import (
     objects,
     submit_arguments,
 )
-from odradek_operator.spark.desired import application, config_map, job_of
+from odradek_operator.spark.desired import application, config_map, job_of, own_claim, unusable
 from odradek_operator.spark.plan import submission_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "pipelines"
@@ -36,7 +40,7 @@ def pipeline(**kubernetes: Any) -> Any:
     return made
 
 
-def golden(name: str, made: Any) -> None:
+def golden(name: str, made: Iterable[dict[str, Any]]) -> None:
     text = yaml.safe_dump_all(made, sort_keys=True, width=100)
     path = GOLDEN / f"{name}.yaml"
     if os.environ.get("ODRADEK_GOLDEN") == "write":
@@ -59,12 +63,68 @@ def test_a_pipeline_as_a_sparkapplication() -> None:
     golden("spark-driver", objects(run_by_us, submission_of(run_by_us)))
 
 
+def test_without_executors_one_pod_has_a_claim_of_its_own() -> None:
+    one = pipeline()
+    config = config_map(one, job_of(one, CLUSTERS, ZONE), OWNER)
+    made = application(one, config["metadata"]["name"], "odradek/spark:test", OWNER)
+    claim = own_claim(one, OWNER)
+    assert claim is not None
+    assert "ownerReferences" not in claim["metadata"], "tables outlive the pipeline"
+    run_by_us = {**made, "metadata": {**made["metadata"], "uid": "a"}}
+    pod = objects(run_by_us, submission_of(run_by_us))[-1]
+    golden("one-pod", [claim, made, pod])
+    deleted = own_claim(pipeline(storage={"deleteClaim": True}), OWNER)
+    assert deleted is not None
+    assert deleted["metadata"]["ownerReferences"] == [OWNER]
+
+
+def declarative(**changes: Any) -> Any:
+    document = yaml.safe_load((EXAMPLES / "declarative" / "pipeline.yaml").read_text())
+    document["spec"] |= changes
+    return parse(document)
+
+
+def test_a_project_of_declarative_pipelines() -> None:
+    """Its ConfigMap is mounted where the relative path leads; tables are on a claim of its own."""
+    one = declarative()
+    config = config_map(one, job_of(one, CLUSTERS, ZONE), OWNER)
+    made = application(one, config["metadata"]["name"], "odradek/spark:test", OWNER)
+    claim = own_claim(one, OWNER)
+    assert claim is not None
+    golden("declarative", [config, claim, made])
+    job = read_job(config["data"]["job.json"].encode())
+    assert f"{job.directory}/{job.spec.sdp.path}" == "/etc/odradek/files/project"  # type: ignore[union-attr]
+    assert "spec.sdp.path: set spec.kubernetes.files" in unusable(declarative(kubernetes={}).spec)
+    image = declarative(kubernetes={}, sdp={"path": "/opt/shop"})
+    assert not unusable(image.spec)
+
+
+def test_a_job_without_new_fields_is_the_text_of_earlier_versions() -> None:
+    """Or an upgrade of the operator would restart every pipeline."""
+    one = pipeline()
+    assert one.spec.tests
+    text = json.loads(config_map(one, job_of(one, CLUSTERS, ZONE), OWNER)["data"]["job.json"])
+    assert not {"sdp", "user", "tests"} & text["spec"].keys()
+    assert not {"table", "tombstones"} & text["spec"]["sources"][0].keys()
+
+
+def test_a_claim_only_where_something_is_kept() -> None:
+    one = pipeline()
+    remote = replace(one, spec=msgspec.structs.replace(one.spec, checkpoint="s3a://b/c"))
+    assert own_claim(remote, OWNER) is None
+    assert own_claim(pipeline(volumeClaim="shared"), OWNER) is None
+    assert "spec.checkpoint: driver and executors must share it" in unusable(
+        pipeline(executor={}).spec
+    )
+    assert not unusable(one.spec)
+
+
 def test_the_job_is_read_by_the_driver() -> None:
-    """What the operator writes is what odradek_spark takes; its rack is that of its executors."""
+    """odradek_spark reads the job that the operator writes; its rack is that of its executors."""
     one = pipeline(executor={"nodeSelector": {ZONE: "zone-a"}})
     config = config_map(one, job_of(one, CLUSTERS, ZONE), OWNER)
     job = read_job(config["data"]["job.json"].encode())
-    assert job.spec == one.spec
+    assert job.spec == msgspec.structs.replace(one.spec, tests=[]), "tests are not for the driver"
     assert job.client_rack == "zone-a"
     source = job.spec.sources[0]
     assert job.bootstrap("x", source.cluster, source.kafka) == CLUSTERS["default/main"]
@@ -121,5 +181,22 @@ def test_a_plain_sparkapplication_of_a_user() -> None:
         ({"memory": "8Gi"}, "Scala", 8192 + 819),
     ],
 )
-def test_memory_of_the_container(pod: Any, kind: str, expected: int) -> None:
+def test_memory_of_the_container(pod: dict[str, str], kind: str, expected: int) -> None:
     assert memory_mb(pod, kind) == expected
+
+
+def test_the_secret_of_a_user_is_mounted_and_not_part_of_the_text() -> None:
+    """In driver and executors; the pipeline's user and another one of its sink."""
+    one = pipeline(volumeClaim="pipelines")
+    sink = msgspec.structs.replace(one.spec.sink, user=UserRef(name="writer"))
+    spec = msgspec.structs.replace(one.spec, user=UserRef(name="reader"), sink=sink)
+    one = replace(one, spec=spec)
+    job = job_of(one, CLUSTERS, ZONE)
+    assert job.users == {n: f"/etc/odradek/users/{n}" for n in ("reader", "writer")}
+    made = application(one, "c", "i", OWNER, secrets={"reader": "reader", "writer": "of-writer"})
+    volumes = {v["name"]: v["secret"]["secretName"] for v in made["spec"]["volumes"]
+               if "secret" in v}  # fmt: skip
+    assert volumes == {"user-0": "reader", "user-1": "of-writer"}
+    for pod in ("driver", "executor"):
+        mounts = {m["name"]: m["mountPath"] for m in made["spec"][pod]["volumeMounts"]}
+        assert mounts["user-1"] == "/etc/odradek/users/writer"

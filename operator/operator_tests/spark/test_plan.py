@@ -137,7 +137,7 @@ def test_suspended_and_resumed(state: str) -> None:
     assert world.submitted == 2
 
 
-def test_an_operator_that_died_before_the_deed_does_it_then() -> None:
+def test_a_restarted_operator_carries_out_the_pending_step() -> None:
     world = World()
     world.step()
     world.driver = None

@@ -36,7 +36,7 @@ def test_a_run_that_is_at_work_is_not_disturbed_and_the_missed_one_follows_it() 
 
 
 def test_many_missed_runs_are_one() -> None:
-    """A topic is read to its end: reading it seven times more would find nothing."""
+    """A run reads a topic to its end, so seven more runs would find nothing."""
     found = which_run(HOURLY, NOON, ONE, NOON + 8.2 * HOUR, at_work=False)
     assert found == Run("2026-11-17T20:00:00Z", "2026-11-17T21:00:00Z")
 

@@ -19,14 +19,17 @@ from odradek_api.pipeline.job import Job, SpecError
 CHECKPOINT_MARK, TABLE_MARK = "odradek.json", "_odradek.json"
 
 
-class Files(Protocol):
+class MarkFiles(Protocol):
     def read(self, path: str) -> str | None: ...
     def write(self, path: str, text: str) -> None: ...
     def names(self, path: str) -> list[str]: ...
 
 
-def guard(files: Files, job: Job, new_id: str | None = None) -> None:
-    """Marks a new checkpoint and table, refuses foreign ones; `new_id` is for tests."""
+def guard(files: MarkFiles, job: Job, new_id: str | None = None) -> str:
+    """Marks a new checkpoint and table, refuses foreign ones; `new_id` is for tests.
+
+    Returns the identity of the checkpoint.
+    """
     checkpoint = job.checkpoint_location
     mark = files.read(f"{checkpoint}/{CHECKPOINT_MARK}")
     if mark is None:
@@ -41,14 +44,34 @@ def guard(files: Files, job: Job, new_id: str | None = None) -> None:
     if mark is None:
         known = {"pipeline": job.key, "id": identity, "sources": sources(job)}
         files.write(f"{checkpoint}/{CHECKPOINT_MARK}", json.dumps(known))
+    return identity
+
+
+def check_guard(files: MarkFiles, job: Job) -> None:
+    """The reason why `guard` would refuse; marks nothing."""
+    guard(_Reading(files), job)
+
+
+class _Reading:
+    """Files that are read and not written."""
+
+    def __init__(self, files: MarkFiles) -> None:
+        self.read, self.names = files.read, files.names
+
+    def write(self, path: str, text: str) -> None:
+        pass
 
 
 def sources(job: Job) -> list[str]:
     """The sources in order, which is how Spark's checkpoint identifies them."""
+    if job.spec.sdp is not None:  # flows have checkpoints of their own, by name
+        return ["a project of declarative pipelines"]
     found = []
     for source in job.spec.sources:
         if source.files is not None:
             found.append(f"files {job.path(source.files.path)}")
+        elif source.table is not None:
+            found.append(f"table {job.path(source.table.path)}")
         elif source.rate is not None:
             found.append("rate")
         else:
@@ -68,7 +91,7 @@ def _check(checkpoint: str, mark: dict[str, Any], job: Job) -> str:
     return str(mark["id"])
 
 
-def _guard_table(files: Files, job: Job, identity: str) -> None:
+def _guard_table(files: MarkFiles, job: Job, identity: str) -> None:
     assert job.spec.sink.table is not None
     path = job.path(job.spec.sink.table.path)
     text = files.read(f"{path}/{TABLE_MARK}")

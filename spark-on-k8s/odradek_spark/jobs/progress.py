@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from odradek_api.pipeline.status import QueryProgress
+from odradek_spark.credentials import granting
 
 
 def progress(report: dict[str, Any], before: QueryProgress | None) -> QueryProgress:
@@ -26,10 +27,22 @@ def progress(report: dict[str, Any], before: QueryProgress | None) -> QueryProgr
         lag=lag(report.get("sources") or ()),
         checkpoint=str(report["timestamp"]),
         state_rows=sum(int(o.get("numRowsTotal") or 0) for o in operators),
+        state_bytes=sum(int(o.get("memoryUsedBytes") or 0) for o in operators),
+        rows_by_source=_by_source(report, before.rows_by_source) if new else before.rows_by_source,
         late_rows=before.late_rows + late if new else before.late_rows,
         rows_out=_rows_out(report, before.rows_out) if new else before.rows_out,
         watermark=_watermark(report),
     )
+
+
+def _by_source(report: dict[str, Any], before: dict[str, int]) -> dict[str, int]:
+    """ "KafkaV2[Subscribe[visits]]" → visits; a source that is read twice counts twice."""
+    found = dict(before)
+    for source in report.get("sources") or ():
+        text = str(source.get("description") or "")
+        name = _DESCRIPTION.sub(r"\1", text)
+        found[name] = found.get(name, 0) + int(source.get("numInputRows") or 0)
+    return found
 
 
 def _rows_out(report: dict[str, Any], before: int) -> int:
@@ -71,8 +84,18 @@ def _number(given: Any) -> float:
     return round(value, 1) if value == value and abs(value) != float("inf") else 0.0
 
 
-# Only as it is raised: the plan of a query, which is part of other errors, has its words, too.
+# KafkaV2[Subscribe[a, b]], KafkaV2[SubscribePattern[a.*]], FileStreamSource[file:/a]
+_DESCRIPTION = re.compile(r"^\w+\[(?:\w+\[)?(.*?)\]{1,2}$")
+
+# Only a raised error counts: the plan of a query, which other errors quote, contains the same
+# words.
 _OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] ODRADEK (.*?)(?: SQLSTATE: \S+)?$", re.MULTILINE)
+# Errors of Python workers (odradek_spark/registries.py), with the field that each is about.
+_REGISTRY = re.compile(r"\b(SourceRegistryError|SinkRegistryError): (.*)$", re.MULTILINE)
+_REGISTRIES = {
+    "SourceRegistryError": "spec.sources.format.registry",
+    "SinkRegistryError": "spec.sink.topic",
+}
 _KNOWN = (
     ("failOnDataLoss", "spec.sources.failOnDataLoss"),
     ("UNKNOWN_TOPIC_OR_PARTITION", "spec.sources.topics"),
@@ -84,6 +107,16 @@ _KNOWN = (
     ("PythonException", "spec.steps"),
 )
 
+
+# a message of Kafka's client
+_DENIED = re.compile(r"Not authorized to access topics: \[([^\]]+)\]")
+
+# an error of Python code that Spark's JVM calls in the driver, with its traceback
+PROXY = "raised by the Python Proxy"
+_RAISED = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (.+)$", re.MULTILINE)
+
+# raised by a task of the exactly-once sink
+_SINK = re.compile(r"(?:TakenOverError|MarkLostError): (.+)")
 
 # The checkpoint has state of another query: its keys, its values, or its aggregations and joins.
 _CHANGED = (
@@ -99,17 +132,29 @@ _START_OVER = (
 )
 
 
-def explain_failure(text: str) -> tuple[str, str]:
+def explain_failure(text: str, sink_topic: str = "") -> tuple[str, str]:
     """The field that the error is about, if it is known, and a message."""
     if ours := _OURS.search(text):
         return (
             "spec.sources.format",
             f"{ours[1]}; set spec.deadLetter to keep such records in a topic",
         )
+    if sink := _SINK.search(text):
+        return "spec.sink.topic", sink[1]
+    if registry := _REGISTRY.search(text):
+        return _REGISTRIES[registry[1]], registry[2]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     message = (causes[-1] if causes else (lines or ["unknown"])[0]).removeprefix("Caused by: ")
+    if PROXY in message and (raised := _RAISED.findall(text)):
+        message = raised[-1]
     if any(word in text for word in _CHANGED):
         return "spec.steps", f"{message} {_START_OVER}"
+    if denied := _DENIED.search(text):
+        operation = "write" if "producer" in text.lower() else "read"
+        return "spec.user", f"{message}; {granting(denied[1].split(',')[0].strip(), operation)}"
+    if sink_topic and "ClusterAuthorizationException" in text:
+        # an idempotent producer, which needs the right to write any topic to begin
+        return "spec.user", f"{message}; {granting(sink_topic, 'write')}"
     field = next((field for word, field in _KNOWN if word in text), "")
     return field, message

@@ -7,22 +7,26 @@ JobRun(job).run() -> exit code      0: completed or stopped   1: failed, a resta
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from py4j.protocol import Py4JJavaError  # a task of a batch failed
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.job import Job, NotReadyError, SpecError
 from odradek_api.pipeline.status import JobStatus, QueryProgress
 from odradek_spark.config import write_json
+from odradek_spark.credentials import revision
 from odradek_spark.jobs.build import Partitions, build, check_topics
 from odradek_spark.jobs.guard import guard
 from odradek_spark.jobs.progress import explain_failure, progress
@@ -30,11 +34,16 @@ from odradek_spark.schemas import first_line
 from odradek_spark.session.files import Store
 from odradek_spark.session.jars import JarsMissingError
 from odradek_spark.session.pod import OwnPod
-from odradek_spark.session.start import start_session
+from odradek_spark.session.start import settings_of, start_session
 from odradek_spark.sinks import write
+from odradek_spark.sinks.batches import ExactlyOnceSink
+from odradek_spark.sinks.upserts import Upserts
 
 POLL_S = 0.5
+BATCH_S = 10.0  # for the batch in progress, before queries start anew
 DONE, FAILED, WRONG_SPEC = 0, 1, 2
+
+logger = logging.getLogger(__name__)
 
 
 class JobRun:
@@ -44,6 +53,8 @@ class JobRun:
         self._on_status = on_status
         self._pod = OwnPod()
         self._stop = threading.Event()
+        self._parent = os.getppid()
+        self._sink: ExactlyOnceSink | Upserts | None = None
 
     def stop(self, *_: Any) -> None:
         self._stop.set()
@@ -54,20 +65,24 @@ class JobRun:
         self._report()
         try:
             partitions = check_topics(self.job)
-            spark = start_session(self.job.key, self.job.master, self.job.spec.spark_conf)
+            spark = start_session(self.job.key, self.job.master, self.settings())
             try:
                 return self.run_in(spark, partitions)
             finally:
                 spark.stop()
         except SpecError as error:
             self._report(state="Failed", field=error.field, message=error.message)
-            return WRONG_SPEC
+            return FAILED if isinstance(error, NotReadyError) else WRONG_SPEC
         except JarsMissingError as error:
             self._report(state="Failed", message=str(error))
             return WRONG_SPEC
         except PySparkException as error:  # no Java, or a setting that Spark refuses
             self._report(state="Failed", message=f"Spark did not start: {first_line(error)}")
             return FAILED
+
+    def settings(self) -> Mapping[str, Any]:
+        """Of the session, in addition to those of every session."""
+        return settings_of(self.job)
 
     def run_in(self, spark: SparkSession, partitions: Partitions | None = None) -> int:
         """Runs in an existing session."""
@@ -76,8 +91,12 @@ class JobRun:
             if self.job.spec.mode == "batch":
                 return self._batch(spark, partitions)
             return self._streaming(spark, partitions)
-        except (StreamingQueryException, PySparkException) as error:
-            field, message = explain_failure(str(error))
+        except write.SinkError as error:
+            self._report(state="Failed", field="spec.sink.topic", message=str(error))
+            return FAILED
+        except (StreamingQueryException, PySparkException, Py4JJavaError) as error:
+            topic = self.job.spec.sink.topic
+            field, message = explain_failure(str(error), topic.name if topic is not None else "")
             self._report(state="Failed", field=field, message=message)
             return FAILED
 
@@ -91,21 +110,27 @@ class JobRun:
         return DONE
 
     def _streaming(self, spark: SparkSession, partitions: Partitions) -> int:
+        stopped = True
+        while stopped and not self._stop.is_set():
+            stopped = self._run_queries(spark, partitions)
+        self._report(state="Stopped" if stopped else "Completed")
+        return DONE
+
+    def _run_queries(self, spark: SparkSession, partitions: Partitions) -> bool:
+        """Until they end by themselves or are stopped: by a signal, or because the credentials of
+        a user changed. Returns whether they were stopped."""
+        credentials = self._revisions()  # first: a later change is noticed
         frame, letters = build(spark, self.job, partitions)
-        guard(Store(spark), self.job)
+        files = Store(spark)
+        identity = guard(files, self.job)
         at = self.job.checkpoint_location
-        queries = {write.MAIN: write.start(self.job, frame, at)}
+        self._sink = write.batch_sink(self.job, frame, files, identity)
+        queries = {write.MAIN: write.start(self.job, frame, at, self._sink)}
         try:
             if letters is not None:
                 queries[write.DEAD_LETTER] = write.start_dead_letters(self.job, letters, at)
             self._report(state="Running")
-            parent = os.getppid()
-            while not self._stop.wait(POLL_S) and any(q.isActive for q in queries.values()):
-                if self.job.end_with_parent and os.getppid() != parent:
-                    self.stop()
-                self._poll(queries)
-                if any(q.exception() is not None for q in queries.values()):
-                    break
+            self._follow(queries, credentials)
             self._poll(queries)
         finally:
             active = [q for q in queries.values() if q.isActive]
@@ -114,8 +139,35 @@ class JobRun:
         for query in queries.values():
             if (failure := query.exception()) is not None and query not in active:
                 raise failure
-        self._report(state="Stopped" if active else "Completed")
-        return DONE
+        return bool(active)
+
+    def _follow(self, queries: dict[str, StreamingQuery], credentials: dict[str, int]) -> None:
+        while not self._stop.wait(POLL_S) and any(q.isActive for q in queries.values()):
+            self._end_with_parent()
+            self._poll(queries)
+            if any(q.exception() is not None for q in queries.values()):
+                return
+            now = self._revisions()
+            if now != credentials and all(now.values()):
+                logger.warning("%s: a user has new credentials: the queries start anew with them",
+                               self.job.key)  # fmt: skip
+                self._await_batches(queries)
+                return
+
+    def _revisions(self) -> dict[str, int]:
+        return {name: revision(directory) for name, directory in self.job.users.items()}
+
+    def _await_batches(self, queries: dict[str, StreamingQuery]) -> None:
+        """A topic would have the records of a batch twice that is stopped in the middle. A batch
+        that cannot connect any more does not end."""
+        deadline = time.monotonic() + BATCH_S
+        while any(q.isActive and q.status["isTriggerActive"] for q in queries.values()):
+            if time.monotonic() > deadline or self._stop.wait(POLL_S / 10):
+                return
+
+    def _end_with_parent(self) -> None:
+        if self.job.end_with_parent and os.getppid() != self._parent:
+            self.stop()
 
     def _poll(self, queries: dict[str, StreamingQuery]) -> None:
         known: dict[str, QueryProgress] = dict(self.status.queries)
@@ -125,6 +177,9 @@ class JobRun:
                 before = known.get(name)
                 if before is None or document["timestamp"] > before.checkpoint:
                     known[name] = progress(document, before)
+        if self._sink is not None and write.MAIN in known:  # Spark does not count what it writes
+            rows_out = self._sink.rows_out
+            known[write.MAIN] = msgspec.structs.replace(known[write.MAIN], rows_out=rows_out)
         if known != self.status.queries:
             self._report(queries=known)
 

@@ -1,7 +1,8 @@
 """Jars that pyspark lacks (pom.xml), fetched once with Maven and verified by hash.
 
-They are cached in $XDG_CACHE_HOME/odradek/spark-4.0.0; ODRADEK_SPARK_JARS names another directory,
-as in our image. `python -m odradek_spark.session.jars` fetches them and prints the directory.
+They are cached in $XDG_CACHE_HOME/odradek/spark-4.2.0-<digest of their hashes>; ODRADEK_SPARK_JARS
+names another directory, as in our image. `python -m odradek_spark.session.jars` fetches them and
+prints the directory.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-SPARK_VERSION = "4.0.0"
+SPARK_VERSION = "4.2.0"
 HERE = Path(__file__).parent
+HASHES = "jars.sha256"
 FETCH_S_MAX = 900.0
 
 
@@ -37,13 +39,14 @@ def jars() -> list[Path]:
 
 def hashes() -> dict[str, str]:
     """File name → SHA-256, from jars.sha256."""
-    lines = (HERE / "jars.sha256").read_text().splitlines()
+    lines = (HERE / HASHES).read_text().splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
 def _cached() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
-    directory = cache / f"spark-{SPARK_VERSION}"
+    digest = hashlib.sha256((HERE / HASHES).read_bytes()).hexdigest()[:8]
+    directory = cache / f"spark-{SPARK_VERSION}-{digest}"
     if directory.is_dir():
         return directory
     if shutil.which("mvn") is None:

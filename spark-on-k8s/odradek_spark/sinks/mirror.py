@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from odradek_spark import credentials
+
 FLUSH_S = 300.0
 QUEUE_RECORDS = 100_000
 
@@ -21,9 +23,11 @@ class MirrorError(Exception):
 class MirrorWriter:
     """Spark's ForeachWriter: open, process, close, per partition and batch, on the executors."""
 
-    def __init__(self, config: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, config: Mapping[str, str], prefix: str, user: str = "") -> None:
+        """`user`: the directory with the credentials of a KafkaUser."""
         self._config = dict(config)
         self._prefix = prefix
+        self._user = user
         self._producer: Any = None
         self._failure = ""
 
@@ -31,6 +35,7 @@ class MirrorWriter:
         from confluent_kafka import Producer
 
         self._failure = ""
+        own = credentials.librdkafka("sink", self._user) if self._user else {}
         self._producer = Producer(
             {
                 "enable.idempotence": True,
@@ -38,6 +43,7 @@ class MirrorWriter:
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": QUEUE_RECORDS,
                 "message.timeout.ms": int(FLUSH_S * 1000),
+                **own,
                 **self._config,
             }
         )

@@ -2,8 +2,10 @@
 
 | sink    | after a crash                                                                        |
 |---------|--------------------------------------------------------------------------------------|
-| table   | exactly once: a batch's files count when the table's log (_spark_metadata) names them |
-| topic   | at least once, idempotent producer: no gap; a batch may be written twice (`id`)       |
+| table   | exactly once: a batch's files count when the table's log (_spark_metadata, or Delta's) |
+|         | names them; with a key each batch is one MERGE (upserts.py)                          |
+| topic   | at least once, idempotent producer: no gap; a batch may be written twice (`id`);      |
+|         | with delivery: exactlyOnce in transactions (batches.py)                              |
 | mirror  | at least once, in order within each partition                                        |
 | console | no guarantee                                                                         |
 """
@@ -12,30 +14,100 @@ from __future__ import annotations
 
 from typing import Any
 
+from confluent_kafka import KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
-from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.job import Job, NotReadyError, SpecError
+from odradek_api.pipeline.sinks import TableSink
+from odradek_spark import credentials
 from odradek_spark.config import librdkafka_config, spark_kafka_options
 from odradek_spark.schemas import first_line
+from odradek_spark.sinks.batch_marks import TakenOverError, prefix
+from odradek_spark.sinks.batches import CheckpointFiles, ExactlyOnceSink, writers_of
 from odradek_spark.sinks.mirror import MirrorWriter
+from odradek_spark.sinks.registered import encoding
+from odradek_spark.sinks.upserts import Upserts, with_order
 from odradek_spark.transforms.records import public, to_records
 
 MAIN, DEAD_LETTER = "main", "dead-letter"
 
 
-def start(job: Job, frame: DataFrame, checkpoint: str) -> StreamingQuery:
+class SinkError(Exception):
+    """The sink cannot be written now; the driver may be started again."""
+
+
+def exactly_once(job: Job) -> bool:
+    topic = job.spec.sink.topic
+    return topic is not None and topic.delivery == "exactlyOnce"
+
+
+def batch_sink(
+    job: Job, frame: DataFrame, files: CheckpointFiles, identity: str
+) -> ExactlyOnceSink | Upserts | None:
+    """The sink that is called with each batch, ready to write; None: Spark writes by itself."""
+    if exactly_once(job):
+        return claim_sink(job, frame, files, identity)
+    table = job.spec.sink.table
+    if table is None or not table.key:
+        return None
+    upserts = Upserts(job, identity)
+    upserts.create(files, output(job, frame))
+    return upserts
+
+
+def claim_sink(
+    job: Job, frame: DataFrame, files: CheckpointFiles, identity: str
+) -> ExactlyOnceSink:
+    """Takes the sink over from drivers that were started earlier."""
+    sink = ExactlyOnceSink(job, files, MAIN, identity)
+    writers = writers_of(job, frame)
+    try:
+        sink.start(writers)
+    except KafkaException as error:
+        known = error.args[0].str() if error.args else str(error)
+        message = f"the transactions of the sink cannot be opened: {known}"
+        if rights := _rights(job, known):
+            raise NotReadyError("spec.sink.topic", message + rights) from None
+        raise SinkError(message) from None  # a restart may help
+    except TakenOverError as error:
+        raise SinkError(str(error)) from None
+    return sink
+
+
+def _rights(job: Job, error: str) -> str:
+    """The entries of a KafkaUser's spec.acls that transactions need, if one is missing."""
+    if "uthoriz" not in error:
+        return ""
+    name = prefix(job.namespace, job.name)
+    entries = (
+        f"{{resource: {{type: {kind}, name: {name}, pattern: prefix}}, operations: [{rights}]}}"
+        for kind, rights in (("transactionalId", "write, describe"), ("group", "read"))
+    )
+    topic = job.spec.sink.topic
+    assert topic is not None
+    return f"; it needs {' and '.join(entries)}, and read and write on topic {topic.name}"
+
+
+def start(
+    job: Job,
+    frame: DataFrame,
+    checkpoint: str,
+    batches: ExactlyOnceSink | Upserts | None = None,
+) -> StreamingQuery:
     """Starts the query to the job's sink."""
-    writer = _streaming(job, _output(job, frame), MAIN, f"{checkpoint}/{MAIN}")
+    writer = _streaming(job, output(job, frame), MAIN, f"{checkpoint}/{MAIN}")
     sink = job.spec.sink
     writer = writer.outputMode(sink.output_mode)
-    if sink.topic is not None:
-        options = spark_kafka_options(job, "sink", sink.cluster, sink.kafka)
+    if batches is not None:
+        writer = writer.foreachBatch(batches)
+    elif sink.topic is not None:
+        options = spark_kafka_options(job, "sink", sink.cluster, sink.kafka, sink.user)
         writer = writer.format("kafka").options(**options).option("topic", sink.topic.name)
     elif sink.table is not None:
-        writer = writer.format("parquet").option("path", job.path(sink.table.path))
+        writer = writer.format(sink.table.format).option("path", job.path(sink.table.path))
         if sink.table.partition_by:
             writer = writer.partitionBy(*sink.table.partition_by)
     elif sink.mirror is not None:
@@ -47,10 +119,10 @@ def start(job: Job, frame: DataFrame, checkpoint: str) -> StreamingQuery:
     try:
         return writer.start()
     except PySparkException as error:
-        raise SpecError(_blame(job), first_line(error) + _advice(job, str(error))) from None
+        raise SpecError(blame(job), first_line(error) + advice(job, str(error))) from None
 
 
-def _advice(job: Job, error: str) -> str:
+def advice(job: Job, error: str) -> str:
     if "STREAMING_OUTPUT_MODE" not in error or "without watermark" not in error:
         return ""
     advice = (
@@ -74,16 +146,16 @@ def start_dead_letters(job: Job, letters: DataFrame, checkpoint: str) -> Streami
 def write_batch(job: Job, frame: DataFrame) -> None:
     """mode: batch. The table must not exist: a second run would write its rows again."""
     sink = job.spec.sink
-    frame = _output(job, frame)
+    frame = output(job, frame)
     try:
         if sink.topic is not None:
-            options = spark_kafka_options(job, "sink", sink.cluster, sink.kafka)
+            options = spark_kafka_options(job, "sink", sink.cluster, sink.kafka, sink.user)
             frame.write.format("kafka").options(**options).option("topic", sink.topic.name).save()
         elif sink.table is not None:
             writer = frame.write.mode("errorifexists")
             if sink.table.partition_by:
                 writer = writer.partitionBy(*sink.table.partition_by)
-            writer.parquet(job.path(sink.table.path))
+            writer.format(sink.table.format).save(job.path(sink.table.path))
         elif sink.mirror is not None:
             mirror = _mirror(job)
             frame.foreachPartition(mirror.write_all)
@@ -91,7 +163,7 @@ def write_batch(job: Job, frame: DataFrame) -> None:
             assert sink.console is not None
             frame.show(sink.console.rows, False)
     except PySparkException as error:
-        raise SpecError(_blame(job), first_line(error)) from None
+        raise SpecError(blame(job), first_line(error)) from None
 
 
 def write_dead_letters(job: Job, letters: DataFrame) -> None:
@@ -101,20 +173,29 @@ def write_dead_letters(job: Job, letters: DataFrame) -> None:
     letters.write.format("kafka").options(**options).option("topic", topic).save()
 
 
-def _output(job: Job, frame: DataFrame) -> DataFrame:
+def output(job: Job, frame: DataFrame) -> DataFrame:
     sink = job.spec.sink
     if sink.topic is not None:
-        return to_records(frame, sink.topic)
+        return to_records(frame, sink.topic, encoding(sink.topic))
     if sink.table is not None:
-        for name in sink.table.partition_by:
-            if name not in frame.columns:
-                message = f"there is no column {name}, only {', '.join(frame.columns)}"
-                raise SpecError("spec.sink.table.partitionBy", message)
-        kept = [*public(frame), *(n for n in sink.table.partition_by if n.startswith("_"))]
-        return frame.select(*(f"`{name}`" for name in kept))
+        return _columns(job, sink.table, frame)
     if sink.mirror is not None:  # milliseconds do not depend on the time zone
         return frame.withColumn("timestamp", f.unix_millis("timestamp"))
     return frame
+
+
+def _columns(job: Job, table: TableSink, frame: DataFrame) -> DataFrame:
+    """Those that are written, although they begin with an underscore: parts and key."""
+    for field, names in (("partitionBy", table.partition_by), ("key", table.key)):
+        for name in names:
+            if name not in frame.columns:
+                message = f"there is no column {name}, only {', '.join(frame.columns)}"
+                raise SpecError(f"spec.sink.table.{field}", message)
+    kept = public(frame)
+    kept += [n for n in (*table.partition_by, *table.key) if n.startswith("_") and n not in kept]
+    if table.key:
+        return with_order(job, frame, kept)
+    return frame.select(*(f"`{name}`" for name in kept))
 
 
 def _streaming(job: Job, frame: DataFrame, name: str, checkpoint: str) -> Any:
@@ -127,12 +208,15 @@ def _streaming(job: Job, frame: DataFrame, name: str, checkpoint: str) -> Any:
 def _mirror(job: Job) -> MirrorWriter:
     sink = job.spec.sink
     assert sink.mirror is not None
-    return MirrorWriter(
-        librdkafka_config(job, "sink", sink.cluster, sink.kafka), sink.mirror.prefix
-    )
+    config = librdkafka_config(job, "sink", sink.cluster, sink.kafka, sink.user)
+    directory = job.user_directory("sink", sink.user)
+    if directory:  # executors read the credentials themselves: they are not sent there
+        secret = credentials.librdkafka("sink", directory)
+        config = {n: v for n, v in config.items() if n == "bootstrap.servers" or n not in secret}
+    return MirrorWriter(config, sink.mirror.prefix, directory)
 
 
-def _blame(job: Job) -> str:
+def blame(job: Job) -> str:
     """The field to blame if Spark refuses the whole query."""
     sink = job.spec.sink
     if sink.table is not None:

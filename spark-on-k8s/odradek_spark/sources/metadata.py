@@ -9,12 +9,14 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.common import UserRef
+from odradek_api.pipeline.job import Job, NotReadyError, SpecError
 from odradek_api.pipeline.sources import Source
 from odradek_spark.config import librdkafka_config
+from odradek_spark.credentials import granting
 
 TIMEOUT_S = 30.0
 
@@ -28,7 +30,7 @@ def topics_of(config: Mapping[str, str], at: str) -> dict[str, int]:
     except KafkaException as error:
         message = error.args[0].str() if error.args else str(error)
         where = config["bootstrap.servers"]
-        raise SpecError(at, f"no broker of {where} answers: {message}") from None
+        raise NotReadyError(at, f"no broker of {where} answers: {message}") from None
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
@@ -45,14 +47,15 @@ def source_partitions(job: Job, number: int) -> dict[str, int]:
     if not source.kafka_source:
         return {}
     at = f"sources[{number}]"
-    config = librdkafka_config(job, at, source.cluster, source.kafka)
+    config = librdkafka_config(job, at, source.cluster, source.kafka, source.user)
     given = source.kafka.bootstrap_servers or source.cluster
     existing = topics_of(config, cluster_field(at, given, job.spec.kafka.bootstrap_servers))
     if source.topic_pattern is not None:
         wanted = re.compile(source.topic_pattern)
         return {name: n for name, n in existing.items() if wanted.fullmatch(name)}
     for n, name in enumerate(source.topics):
-        require(f"spec.{at}.topics[{n}]", name, existing, config)
+        needs = _needs(source.user or job.spec.user, "read")
+        require(f"spec.{at}.topics[{n}]", name, existing, config, needs)
     _check_offsets(at, source, existing)
     return {name: existing[name] for name in source.topics}
 
@@ -63,25 +66,45 @@ def sink_topics(job: Job, partitions: Mapping[str, int]) -> None:
     given = sink.kafka.bootstrap_servers or sink.cluster
     own = job.spec.kafka.bootstrap_servers
     if sink.topic is not None or sink.mirror is not None:
-        config = librdkafka_config(job, "sink", sink.cluster, sink.kafka)
+        config = librdkafka_config(job, "sink", sink.cluster, sink.kafka, sink.user)
         existing = topics_of(config, cluster_field("sink", given, own))
         if sink.topic is not None:
-            require("spec.sink.topic.name", sink.topic.name, existing, config)
+            user = sink.user or job.spec.user
+            require(
+                "spec.sink.topic.name", sink.topic.name, existing, config, _needs(user, "write")
+            )
         if sink.mirror is not None:
             wanted = {f"{sink.mirror.prefix}{name}": n for name, n in partitions.items()}
             _mirror_topics(config, wanted, existing, create=sink.mirror.create_topics)
     if job.spec.dead_letter is not None:
         config = librdkafka_config(job, "deadLetter", None, job.spec.kafka)
         existing = topics_of(config, cluster_field("deadLetter", None, own))
-        require("spec.deadLetter.topic", job.spec.dead_letter.topic, existing, config)
+        needs = _needs(job.spec.user, "write")
+        require("spec.deadLetter.topic", job.spec.dead_letter.topic, existing, config, needs)
 
 
-def require(at: str, name: str, existing: Iterable[str], config: Mapping[str, str]) -> None:
+def require(
+    at: str,
+    name: str,
+    existing: Iterable[str],
+    config: Mapping[str, str],
+    needs: tuple[str, str] | None = None,
+) -> None:
+    """`needs`: the KafkaUser and the operation that it lacks, if ACLs may hide the topic."""
     if name in existing:
         return
     close = difflib.get_close_matches(name, list(existing), 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise SpecError(at, f"topic {name} does not exist on {config['bootstrap.servers']}{hint}")
+    message = f"topic {name} does not exist on {config['bootstrap.servers']}"
+    if needs is None:
+        raise SpecError(at, message + hint)
+    user, operation = needs
+    message += f", or KafkaUser {user} may not {operation} it{hint}; {granting(name, operation)}"
+    raise NotReadyError(at, message)
+
+
+def _needs(user: UserRef | None, operation: str) -> tuple[str, str] | None:
+    return (user.name, operation) if user is not None else None
 
 
 def _check_offsets(at: str, source: Source, existing: Mapping[str, int]) -> None:
@@ -119,6 +142,8 @@ def _mirror_topics(
         try:
             future.result(TIMEOUT_S)
         except KafkaException as error:
-            raise SpecError(
-                "spec.sink.mirror", f"topic {name} cannot be created: {error}"
-            ) from None
+            message = f"topic {name} cannot be created: {error}"
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                message += f"; {granting(name, 'create, write')}"
+                raise NotReadyError("spec.sink.mirror", message) from None
+            raise SpecError("spec.sink.mirror", message) from None

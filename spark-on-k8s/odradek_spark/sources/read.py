@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from odradek_api.pipeline.job import Job, SpecError
-from odradek_api.pipeline.sources import Source
+from odradek_api.pipeline.sources import Source, Table
 from odradek_spark.config import spark_kafka_options
 from odradek_spark.schemas import columns, first_line
 from odradek_spark.sources.options import file_options, kafka_options
-from odradek_spark.transforms.parse import PARSED, parse
+from odradek_spark.sources.registered import decoded
+from odradek_spark.transforms.parse import PARSED, REASON, VALUE, parse
 
 
 def read(spark: SparkSession, job: Job, number: int, partitions: Mapping[str, int]) -> DataFrame:
@@ -31,17 +32,33 @@ def read(spark: SparkSession, job: Job, number: int, partitions: Mapping[str, in
     if source.rate is not None:
         options = {"rowsPerSecond": str(source.rate.rows_per_second)}
         return reader.format("rate").options(**options).load()
+    if source.table is not None:
+        return _table(reader, job, at, source.table)
     if source.files is not None:
         return _files(reader, job, at, source)
-    options = spark_kafka_options(job, at, source.cluster, source.kafka)
+    options = spark_kafka_options(job, at, source.cluster, source.kafka, source.user)
     options |= kafka_options(source, partitions, batch=batch)
     records = reader.format("kafka").options(**options).load().drop("timestampType")
     if source.format.type == "raw":
         return records
+    if source.format.registry is not None:
+        records = decoded(f"spec.{at}.format", records, source.format.registry)
     parsed = parse(f"spec.{at}.format", records, source.format)
     if source.format.type in PARSED:  # a string for SQL, the bytes for dead letters
         parsed = parsed.withColumn("__key", f.col("_key"))
+    if source.tombstones:
+        deleted = f.col(VALUE).isNull()
+        parsed = parsed.withColumn("_deleted", deleted)
+        parsed = parsed.withColumn(REASON, f.when(~deleted, f.col(REASON)))
     return parsed.withColumn("_key", f.col("_key").cast("string"))
+
+
+def _table(reader: Any, job: Job, at: str, table: Table) -> DataFrame:
+    options = {"readChangeFeed": "true"} if table.changes else {}
+    try:
+        return reader.format("delta").options(**options).load(job.path(table.path))
+    except PySparkException as error:
+        raise SpecError(f"spec.{at}.table", first_line(error)) from None
 
 
 def _files(reader: Any, job: Job, at: str, source: Source) -> DataFrame:

@@ -23,35 +23,43 @@ from odradek_spark.schemas import CORRUPT, columns, first_line, required, with_c
 
 REASON, VALUE = "__reason", "__value"
 HIDDEN = "__"  # prefix of internal columns, which are never written
-PARSED = ("json", "csv", "avro")
+# Of records that were decoded with a schema registry: their bytes, and why there is no JSON.
+ORIGINAL, UNDECODED = "__original", "__undecoded"
+PARSED = ("json", "csv", "avro", "protobuf")
 
 
 def parse(at: str, records: DataFrame, form: Format) -> DataFrame:
     """Parses values by their format; `at` is the field of the spec with the format."""
-    others = [f.col(name).alias(f"_{name}") for name in records.columns if name != "value"]
+    names = [name for name in records.columns if name not in ("value", ORIGINAL, UNDECODED)]
+    others = [f.col(name).alias(f"_{name}") for name in names]
     if form.type == "text":
         return records.select(f.col("value").cast("string").alias("value"), *others)
     assert form.type in PARSED, form.type
     assert form.schema is not None
     options = {name: str(value) for name, value in form.options.items()}
     text = f.col("value").cast("string")
-    if form.type == "avro":
+    if form.type == "avro" and form.registry is None:
         parsed, schema = _avro(at, records, form.schema, options)
     else:
         schema = columns(f"{at}.schema", form.schema)
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         header = options.pop("header", "false").lower() == "true"
-        if form.type == "json":
+        if form.type == "json" or form.registry is not None:
             parsed = f.from_json(text, with_corrupt(schema), options)
         else:
             if header:  # drop header lines: the schema has the names already
                 named = options.get("sep", ",").join(schema.names)
                 records = records.where(f.trim(text) != named)
             parsed = f.from_csv(text, _ddl(with_corrupt(schema)), options)
-    made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *others)
-    reason = _reason(form.type, schema)
+    if form.registry is None:
+        made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *others)
+        reason = _reason(form.type, schema)
+    else:
+        original = f.col(ORIGINAL).alias(VALUE)
+        made = records.select(parsed.alias("__parsed"), original, *others, UNDECODED)
+        reason = _reason(form.type, schema, decoded=True)
     fields = [f.col(f"__parsed.`{name}`").alias(name) for name in schema.names]
-    kept = [f.col(f"_{name}") for name in records.columns if name != "value"]
+    kept = [f.col(f"_{name}") for name in names]
     return made.select(*fields, *kept, f.col(VALUE), reason.alias(REASON))
 
 
@@ -81,10 +89,12 @@ def _public(parsed: DataFrame) -> DataFrame:
     return parsed.select(*(name for name in parsed.columns if not name.startswith(HIDDEN)))
 
 
-def _reason(kind: str, schema: StructType) -> Column:
+def _reason(kind: str, schema: StructType, *, decoded: bool = False) -> Column:
     """The first problem; null if there is none."""
     reason = f.when(f.col(VALUE).isNull(), f.lit("the value is null"))
-    if kind == "avro":
+    if decoded:
+        reason = reason.when(f.col(UNDECODED).isNotNull(), f.col(UNDECODED))
+    if kind == "avro" and not decoded:
         # Spark turns invalid Avro into a row of nulls, like a record whose fields are all null.
         empty = f.col("__parsed").isNull()
         nulls = [f.col(f"__parsed.`{name}`").isNull() for name in schema.names]
@@ -92,7 +102,8 @@ def _reason(kind: str, schema: StructType) -> Column:
         reason = reason.when(broken, f.lit("the value is not Avro of the schema"))
     else:
         broken = f.col("__parsed").isNull() | f.col(f"__parsed.{CORRUPT}").isNotNull()
-        reason = reason.when(broken, f.lit(f"the value is not {kind.upper()} of the schema"))
+        what = "does not have the columns" if decoded else f"is not {kind.upper()}"
+        reason = reason.when(broken, f.lit(f"the value {what} of the schema"))
     for name in required(schema):
         reason = reason.when(f.col(f"__parsed.`{name}`").isNull(), f.lit(f"{name} is missing"))
     return reason

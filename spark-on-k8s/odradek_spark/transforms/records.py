@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -16,11 +18,16 @@ from odradek_spark.transforms.parse import REASON, VALUE
 ID_HEADER = "odradek.id"
 
 
-def to_records(frame: DataFrame, sink: TopicSink) -> DataFrame:
-    """Columns with an underscore prefix describe the record's origin and are not written."""
+def to_records(
+    frame: DataFrame, sink: TopicSink, encode: Callable[[Column], Column] | None = None
+) -> DataFrame:
+    """`encode` makes values of rows instead of `sink.value`, for a schema registry.
+
+    Columns with an underscore prefix describe the record's origin and are not written.
+    """
     at = "spec.sink.topic"
     columns = [_expression(f"{at}.key", frame, sink.key).alias("key")]
-    columns.append(_value(frame, sink).cast("binary").alias("value"))
+    columns.append(_value(frame, sink, encode).cast("binary").alias("value"))
     if sink.id is not None:
         identity = _expression(f"{at}.id", frame, sink.id)
         columns.append(f.array(_header(ID_HEADER, identity)).alias("headers"))
@@ -53,7 +60,7 @@ def public(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if not name.startswith("_")]
 
 
-def _value(frame: DataFrame, sink: TopicSink) -> Column:
+def _value(frame: DataFrame, sink: TopicSink, encode: Callable[[Column], Column] | None) -> Column:
     if sink.value == "raw":
         if "value" not in frame.columns:
             message = f"raw needs a column named value; there is only {', '.join(frame.columns)}"
@@ -65,6 +72,8 @@ def _value(frame: DataFrame, sink: TopicSink) -> Column:
             "spec.steps", "there is no column to write; names that start with _ are not written"
         )
     row = f.struct(*(f.col(f"`{name}`") for name in names))
+    if encode is not None:
+        return encode(row)
     if sink.value == "json":
         return f.to_json(row)
     if sink.value == "csv":

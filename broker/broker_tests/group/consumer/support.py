@@ -9,9 +9,9 @@ from odradek_broker.group.consumer import heartbeat as beat
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer.config import ConsumerGroupConfig
 from odradek_broker.group.consumer.context import (
+    ConsumerDraft,
     Context,
     Decision,
-    Draft,
     Timer,
     TimerKind,
 )
@@ -26,7 +26,7 @@ CONFIG = ConsumerGroupConfig(assignment_interval_ms=0)
 
 
 def image_of(topics: Mapping[str, int], offset: int = 1) -> MetadataImage:
-    """Topic ids are UUIDs of their place by name."""
+    """Topics by name; the ids are UUIDs of their position."""
     broker = BrokerId(0)
     partition = PartitionRegistration((broker,), (broker,), (), (), broker, 0, 0, (UUID(int=9),))
     images = {
@@ -100,12 +100,12 @@ class GroupOnPaper:
         if request.member_epoch < 0:
             left: Struct = self.settle(beat.leave(self.group, request, self.ctx))
             return left
-        decision = beat.heartbeat(Draft(self.group), request, "client", "/host", self.ctx)
+        decision = beat.heartbeat(ConsumerDraft(self.group), request, "client", "/host", self.ctx)
         answer: Struct = self.settle(decision)
         return answer
 
     def reloaded(self) -> ConsumerGroup:
-        """As a new coordinator sees it: only the last record of each key is left."""
+        """As a new coordinator reads it from a compacted log: the last record of each key."""
         last = {key: number for number, (key, _) in enumerate(self.log)}
         group = ConsumerGroup("g")
         for number, (key, value) in enumerate(self.log):
@@ -115,7 +115,7 @@ class GroupOnPaper:
 
 
 class Consumer:
-    """A client: owns what it is assigned, and gives back before it takes."""
+    """A client: owns its assigned partitions, and revokes some before it gets others."""
 
     def __init__(self, paper: GroupOnPaper, member_id: str, **subscription: Any) -> None:
         self.paper = paper
@@ -123,7 +123,7 @@ class Consumer:
         self.subscription = subscription
         self.epoch = 0
         self.owned: dict[UUID, frozenset[int]] = {}
-        self.missed_answer = False  # then the next heartbeat says all, as clients do it
+        self.missed_answer = False  # then the next heartbeat is a full one, as clients send it
 
     def _partitions(self) -> list[Struct]:
         return [Struct(topic_id=t, partitions=sorted(p)) for t, p in self.owned.items()]

@@ -1,4 +1,4 @@
-"""uniform and range: who gets what, over many random groups; and by hand where Kafka says it."""
+"""The assignors uniform and range: random groups, and Kafka's own examples."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -37,7 +37,7 @@ def groups(
 def check_valid(
     members: Mapping[str, MemberSpec], counts: Mapping[Any, int], assigned: Assignment
 ) -> None:
-    """Everything that somebody subscribes to has exactly one owner, who subscribes to it."""
+    """Every partition of a subscribed topic has exactly one owner, which subscribes to it."""
     owners: dict[tuple[TopicId, int], str] = {}
     for member_id, partitions in assigned.items():
         for topic, numbers in partitions.items():
@@ -71,7 +71,7 @@ def test_uniform_is_balanced_and_moves_only_what_it_must(group: tuple[Any, ...],
     first = ASSIGNORS["uniform"](members, counts)
     assert max(sizes(first).values()) - min(sizes(first).values()) <= 1
     assert ASSIGNORS["uniform"](with_targets(members, first), counts) == first
-    # One member goes: what the others have stays theirs.
+    # A member leaves: the others keep their partitions.
     gone = Random(seed).choice(sorted(members))
     rest = {m: s for m, s in with_targets(members, first).items() if m != gone}
     second = ASSIGNORS["uniform"](rest, counts)
@@ -79,7 +79,7 @@ def test_uniform_is_balanced_and_moves_only_what_it_must(group: tuple[Any, ...],
     for member_id, partitions in second.items():
         for topic, numbers in first[member_id].items():
             assert numbers <= partitions[topic]
-    # One comes: it takes its share, and nobody else gets anything new.
+    # A member joins: it gets its share, and no other member gets a new partition.
     topics = members[gone].topics
     joined = {**with_targets(rest, second), "new": MemberSpec(topics)}
     third = ASSIGNORS["uniform"](joined, counts)
@@ -116,7 +116,7 @@ def test_uniform_with_different_subscriptions_is_as_even_as_can_be(data: st.Data
 
 @given(groups(), st.integers(0, 1 << 30))
 def test_uniform_stays_even_from_any_old_target(group: tuple[Any, ...], seed: int) -> None:
-    """Also from one that no assignor gave: two owners, partitions and topics that are gone."""
+    """Also from invalid targets: two owners, deleted partitions and topics."""
     members, counts = group
     rng = Random(seed)
     old: Assignment = {
@@ -192,6 +192,6 @@ def test_more_members_than_partitions(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "range"])
-def test_nobody_and_nothing(name: str) -> None:
+def test_no_members_and_no_partitions(name: str) -> None:
     assert ASSIGNORS[name]({}, {}) == {}
     assert ASSIGNORS[name]({"a": MemberSpec(frozenset())}, {}) == {"a": {}}

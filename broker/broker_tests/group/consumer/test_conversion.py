@@ -42,7 +42,7 @@ def subscription(
 
 
 class Shard:
-    """A shard with its log on paper: what is decided is written and replayed at once."""
+    """A shard whose records are written and replayed at once."""
 
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
@@ -156,11 +156,11 @@ def classic_group_of_one(shard: Shard) -> Struct:
     return joined
 
 
-def test_there_and_back() -> None:
+def test_a_group_converts_to_the_new_protocol_and_back() -> None:
     """1. A classic member has all. 2. A member of the consumer protocol joins: the group is
-    converted, the classic member keeps all. 3. It hears that it must rejoin, joins without half of
-    its partitions, syncs. 4. The new member gets the other half. 5. The new member leaves: the
-    group is classic again, and rebalances."""
+    converted, the classic member keeps all. 3. Its heartbeat gets REBALANCE_IN_PROGRESS, it joins
+    without half of its partitions, syncs. 4. The new member gets the other half. 5. The new
+    member leaves: the group is classic again, and rebalances."""
     shard = Shard(config())
     old = classic_group_of_one(shard)
     response = shard.beat("new")
@@ -199,7 +199,7 @@ def test_a_member_that_is_silent_ends_the_mixed_group_too() -> None:
     shard = Shard(config())
     old = classic_group_of_one(shard)
     shard.beat("new")
-    for _ in range(8):  # the classic member lives on, the new one does not
+    for _ in range(8):  # only the classic member sends heartbeats
         shard.pass_time(8_000)
         if isinstance(shard.group(), ClassicGroup):
             break
@@ -217,7 +217,7 @@ def test_a_waiting_classic_join_is_answered_with_rebalance_in_progress() -> None
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
-def test_the_policy_forbids(policy: MigrationPolicy) -> None:
+def test_the_migration_policy_forbids_a_conversion(policy: MigrationPolicy) -> None:
     shard = Shard(config(policy))
     classic_group_of_one(shard)
     with pytest.raises(KafkaError) as caught:

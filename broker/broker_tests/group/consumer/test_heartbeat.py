@@ -1,5 +1,6 @@
-"""Groups of the consumer protocol: joining, handing over, fencing, expressions; no broker."""
+"""Groups of the consumer protocol: joining, revocation, fencing, expressions; without a broker."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from odradek_broker.group.consumer.member import MemberState
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 
-def fails(code: ErrorCode, call: Any, *args: Any, **fields: Any) -> str:
+def fails(code: ErrorCode, call: Callable[..., object], *args: Any, **fields: Any) -> str:
     with pytest.raises(KafkaError) as caught:
         call(*args, **fields)
     assert caught.value.code is code
@@ -28,9 +29,9 @@ def owned(consumer: Consumer) -> int:
     return sum(len(partitions) for partitions in consumer.owned.values())
 
 
-def test_a_partition_is_given_on_only_when_it_was_given_back() -> None:
-    """1. a has all. 2. b joins and gets nothing. 3. a is told to give back half, and still
-    owns it. 4. b still gets nothing. 5. a has given back. 6. b gets it."""
+def test_a_partition_is_assigned_only_after_its_owner_revoked_it() -> None:
+    """1. a has all. 2. b joins and gets nothing. 3. a has to revoke half, and still
+    owns it. 4. b still gets nothing. 5. a has revoked it. 6. b gets it."""
     paper = GroupOnPaper({"t": 4})
     a = Consumer(paper, "a", **topics("t"))
     a.join()
@@ -88,7 +89,7 @@ def test_new_partitions_and_topics_reach_the_members() -> None:
     assert topic_id("later") not in a.owned
 
 
-def test_epochs_fence() -> None:
+def test_a_wrong_member_epoch_is_fenced() -> None:
     paper = GroupOnPaper({"t": 2})
     a = Consumer(paper, "a", **topics("t"))
     a.join()
@@ -171,7 +172,7 @@ def test_expressions() -> None:
             paper.send(member_id="a", member_epoch=a.epoch, subscribed_topic_regex=hostile)
 
 
-def test_requests_that_say_nonsense() -> None:
+def test_invalid_requests_are_refused() -> None:
     paper = GroupOnPaper({"t": 1})
     full = {"member_id": "a", "rebalance_timeout": 1, "topic_partitions": [], **topics("t")}
     invalid = ErrorCode.invalid_request
@@ -188,7 +189,7 @@ def test_requests_that_say_nonsense() -> None:
     assert paper.send(**{**full, "member_id": ""}).member_id == "id1"
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     paper = GroupOnPaper({"t": 1}, without_interval(max_size=1))
     a = Consumer(paper, "a", **topics("t"))
     a.join()
@@ -205,7 +206,7 @@ def test_most_members_choose_the_assignor() -> None:
     assert members[0].owned == {topic_id(t): frozenset({0, 1}) for t in ("t", "u")}
 
 
-def test_assignments_keep_a_distance_in_time() -> None:
+def test_assignments_respect_the_assignment_interval() -> None:
     paper = GroupOnPaper({"t": 4}, without_interval(assignment_interval_ms=1000))
     a = Consumer(paper, "a", **topics("t"))
     a.join()
@@ -227,9 +228,9 @@ def settle_all(paper: GroupOnPaper, consumers: list[Consumer], rounds: int = 6) 
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_lives_of_groups(seed: int) -> None:
+def test_random_histories_of_groups(seed: int) -> None:
     """Joins, leaves, crashes, new topics, lost answers, slow revocations, new coordinators. In
-    each step a partition has one owner in the group's eyes *and* in the clients' (paper.settle
+    each step a partition has one owner according to the group *and* the clients (paper.settle
     validates the first); what a new coordinator reads from the log is what the old one knew."""
     rng = Random(seed)
     sizes = {"t": 3, "u": 2}
@@ -269,7 +270,7 @@ def test_random_lives_of_groups(seed: int) -> None:
                 consumer.join()
             if rng.random() < 0.15:  # the answer is lost
                 consumer.owned, consumer.epoch, consumer.missed_answer = before, epoch, True
-            elif rng.random() < 0.3:  # what must go is not given back yet
+            elif rng.random() < 0.3:  # not revoked yet
                 consumer.owned = before
                 consumer.missed_answer = True
         check_clients(alive)

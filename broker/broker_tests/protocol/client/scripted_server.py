@@ -1,4 +1,4 @@
-"""A Kafka server that answers from a script: for what a real broker does only when it fails.
+"""A Kafka server with scripted answers, for behaviour that a real broker shows only when it fails.
 
     with ScriptedServer() as server:
         server.on(ApiKey.METADATA, lambda request: Struct(brokers=[server.node(1)], …))
@@ -86,7 +86,7 @@ class ScriptedServer:
         with self._lock:
             sockets, self._open = self._open, []
         for one in sockets:
-            with contextlib.suppress(OSError):  # the client was faster
+            with contextlib.suppress(OSError):  # the client closed first
                 one.shutdown(socket.SHUT_RDWR)
 
     # -- the server's side -------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class ScriptedServer:
         return self._scripts[api](request), version
 
     def _offered(self) -> list[Struct]:
-        """ApiVersions first: it is the only one in the answer to a version that is not known."""
+        """ApiVersions first: an answer to an unsupported version of it names only that API."""
         spans = sorted(self.versions.items(), key=lambda one: one[0] != ApiKey.API_VERSIONS)
         return [
             Struct(api_key=api, min_version=span.start, max_version=span.stop - 1)

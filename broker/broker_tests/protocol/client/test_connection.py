@@ -1,4 +1,4 @@
-"""One connection: what it does when the other side is slow, breaks off or is no Kafka broker."""
+"""One connection to a server that is slow, closes the connection or is not a Kafka broker."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_caller_limits_the_version() -> None:
 # -- failures --------------------------------------------------------------------------------------
 
 
-def test_nobody_listens() -> None:
+def test_a_port_without_a_listener() -> None:
     address = Address("127.0.0.1", free_port())
     with pytest.raises(UnreachableError, match=r"cannot connect to 127.0.0.1:.*refused"):
         Connection(address, ClientSettings())

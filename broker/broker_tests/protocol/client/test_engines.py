@@ -95,7 +95,7 @@ def topic(client: KafkaClient, request: pytest.FixtureRequest) -> str:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Looks again until it holds; pytest's time limit ends what never does."""
+    """Repeats the check until it holds; pytest's time limit ends the test otherwise."""
     while not true():
         pass
 
@@ -253,7 +253,7 @@ def test_transactions(client: KafkaClient, bootstrap: str, topic: str) -> None:
 
 
 def test_the_oldest_versions_of_the_look_ups(client: KafkaClient, topic: str) -> None:
-    """A broker that offers little is still understood."""
+    """For brokers that offer only old versions."""
     request = Struct(topics=[Struct(name=topic)])
     answer = client.call(AnyBroker(), ApiKey.METADATA, request, max_version=0)
     assert [found.name for found in answer.topics] == [topic]

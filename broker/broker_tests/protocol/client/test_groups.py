@@ -23,7 +23,7 @@ def test_an_assignment() -> None:
     [
         b"",
         ORDERS[:17],
-        struct.pack(">hih", 0, 2**31 - 1, -2) * 3,  # lengths that would lead backwards
+        struct.pack(">hih", 0, 2**31 - 1, -2) * 3,  # negative lengths
         struct.pack(">hihi", 0, 1, 0, -1),
         struct.pack(">hih1sI", 0, 1, 1, b"\xff", 0),
     ],

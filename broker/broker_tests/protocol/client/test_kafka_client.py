@@ -47,7 +47,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def in_turn(*answers: Struct | bytes | None) -> Callable[[Struct], Struct | bytes | None]:
-    """The first answer to the first request, and so on; the last one to all that follow."""
+    """Answers in the order of requests; the last answer is repeated."""
     left = list(answers)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
@@ -119,7 +119,7 @@ def test_a_connection_that_the_broker_closed_while_idle_is_made_anew(
 
 
 def test_threads_share_a_connection(server: ScriptedServer) -> None:
-    """Each gets its own answer, and an answer under way is not taken for a closed connection."""
+    """Each gets its own answer; an unread answer is not taken for a closed connection."""
     server.on(ApiKey.METADATA, lambda r: Struct(topics=[Struct(name=r.topics[0].name)]))
     seen: dict[str, list[set[str]]] = {f"topic-{n}": [] for n in range(8)}
     with KafkaClient(server.bootstrap) as client:

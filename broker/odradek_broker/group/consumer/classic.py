@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from odradek_broker.group.classic_join import MEMBER_ID_REQUIRED_SINCE, Join
 from odradek_broker.group.consumer import embedded
-from odradek_broker.group.consumer.context import Context, Decision, Draft, Timer, TimerKind
+from odradek_broker.group.consumer.context import ConsumerDraft, Context, Decision, Timer, TimerKind
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.heartbeat import (
     advance,
@@ -48,7 +48,7 @@ def join(group: ConsumerGroup, request: Join, ctx: Context) -> Decision:
         and request.version >= MEMBER_ID_REQUIRED_SINCE
     ):
         return Decision(_join_response(member_id, error=ErrorCode.member_id_required))
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     timers: list[Timer] = []
     member = _joining_member(draft, request, member_id)
     try:
@@ -94,7 +94,7 @@ def _supports(group: ConsumerGroup, request: Join) -> bool:
     return bool(common)
 
 
-def _joining_member(draft: Draft, request: Join, member_id: str) -> ConsumerGroupMember:
+def _joining_member(draft: ConsumerDraft, request: Join, member_id: str) -> ConsumerGroupMember:
     group = draft.group
     if request.group_instance_id is None:
         return group.members.get(member_id, ConsumerGroupMember(member_id))

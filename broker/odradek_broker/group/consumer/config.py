@@ -24,7 +24,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """Of the broker, or of a group: `of_group`."""
+    """The settings of the broker; `of_group` applies those of one group."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -36,7 +36,7 @@ class ConsumerGroupConfig:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     def of_group(self, own: Mapping[str, str]) -> "ConsumerGroupConfig":
-        """With the settings of a group itself (resource type GROUP)."""
+        """These settings, overridden by those of a group (resource type GROUP)."""
         if not own:
             return self
         return replace(

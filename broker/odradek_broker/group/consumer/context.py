@@ -13,6 +13,7 @@ from typing import Any
 from odradek_broker.group.consumer.config import ConsumerGroupConfig
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.records import ConsumerGroupRecord
+from odradek_broker.group.draft import Draft
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 
 
@@ -51,31 +52,14 @@ class Decision:
     resolve: frozenset[str] = frozenset()  # expressions to match against the topics
 
 
-class Draft:
-    """A group with `records` applied; the group itself stays unchanged.
-
-    The copy is made with the first record: most heartbeats write none.
-    """
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self._original = group
-        self.group = group
-        self.records: list[ConsumerGroupRecord] = []
-
-    def add(self, *records: ConsumerGroupRecord) -> None:
-        if self.group is self._original:
-            self.group = self._original.copy()
-        for record in records:
-            self.records.append(record)
-            self.group.replay(record)
-
+class ConsumerDraft(Draft[ConsumerGroup, ConsumerGroupRecord]):
     @property
     def seen_topics(self) -> Mapping[str, TopicImage] | None:
-        return self._original.seen_topics
+        return self.original.seen_topics
 
     @seen_topics.setter
     def seen_topics(self, topics: Mapping[str, TopicImage]) -> None:
-        self._original.seen_topics = topics
+        self.original.seen_topics = topics
 
 
 def cancel_timers(member_id: str) -> list[Timer]:

@@ -12,7 +12,7 @@ from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.group.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from odradek_broker.group.consumer import embedded
 from odradek_broker.group.consumer import records as rec
-from odradek_broker.group.consumer.context import Context, Draft, Timer, TimerKind
+from odradek_broker.group.consumer.context import ConsumerDraft, Context, Timer, TimerKind
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.member import (
     ClassicMemberMetadata,
@@ -28,9 +28,9 @@ from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages.struct import Struct
 
 
-def upgraded(group: ClassicGroup, ctx: Context) -> Draft:
+def upgraded(group: ClassicGroup, ctx: Context) -> ConsumerDraft:
     """The records that make it a consumer group; KafkaError if that is not allowed."""
-    draft = Draft(ConsumerGroup(group.group_id))
+    draft = ConsumerDraft(ConsumerGroup(group.group_id))
     if not group.members:
         return draft
     reason = None

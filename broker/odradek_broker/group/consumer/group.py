@@ -22,10 +22,11 @@ from odradek_broker.group.consumer.member import (
     OwnedPartitions,
     Partitions,
 )
+from odradek_broker.group.members import GroupOfMembers, newer_epoch, wrong_epoch
 from odradek_broker.group.records import Key, OffsetAndMetadata
 from odradek_broker.group.turn import Turn
 from odradek_broker.metadata.image import MetadataImage, TopicImage
-from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicId
 
 # Whether an offset may be committed in an epoch that is not the member's newest.
@@ -34,19 +35,14 @@ CommitCheck = Callable[[MetadataImage, Key], ErrorCode]
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 
 
-class ConsumerGroup:
+class ConsumerGroup(GroupOfMembers[ConsumerGroupMember]):
     """Invariants: a partition has one owner; static_members names members that exist."""
 
     type_name = "Consumer"
     protocol_type = "consumer"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.group_epoch = 0
-        self.metadata_hash = 0
-        self.target_epoch = 0
-        self.target_timestamp_ms = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}  # instance id → member id
         self.target: dict[str, Partitions] = {}
         self.regexes: dict[str, rec.ResolvedRegex] = {}
@@ -74,14 +70,6 @@ class ConsumerGroup:
     def state_name(self) -> str:
         return self.state
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
-
     def validate_offset_commit(
         self,
         turn: Turn,  # noqa: ARG002  (a commit is no sign of life: heartbeats are)
@@ -92,20 +80,14 @@ class ConsumerGroup:
         transactional: bool,
     ) -> CommitCheck | None:
         """Members commit in their current epoch, or in an older one for partitions kept since."""
-        if generation < 0 and not self.members:
-            return None
-        if transactional and generation == -1 and not member_id and group_instance_id is None:
-            return None
-        member = self.member(member_id)
-        if generation == member.member_epoch:
+        member = self.committing_member(
+            member_id, group_instance_id, generation, transactional=transactional
+        )
+        if member is None or generation == member.member_epoch:
             return None
         stale = ErrorCode.illegal_generation if member.classic else ErrorCode.stale_member_epoch
         if generation > member.member_epoch:
-            raise KafkaError(
-                stale,
-                f"Received member epoch {generation} is newer than current member epoch "
-                f"{member.member_epoch}.",
-            )
+            raise newer_epoch(stale, generation, member)
 
         def check(image: MetadataImage, key: Key) -> ErrorCode:
             topic = image.topics.get(key[0])
@@ -115,17 +97,10 @@ class ConsumerGroup:
         return check
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """An epoch below 0 comes from an admin client, which is not a member."""
-        if member_id is None and member_epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if member_epoch != member.member_epoch:
-            stale = member.classic is None
-            raise KafkaError(
-                ErrorCode.stale_member_epoch if stale else ErrorCode.illegal_generation,
-                f"The received member epoch {member_epoch} does not match the expected member "
-                f"epoch {member.member_epoch}.",
-            )
+        member = self.fetching_member(member_id, member_epoch)
+        if member is not None and member_epoch != member.member_epoch:
+            error = ErrorCode.illegal_generation if member.classic else ErrorCode.stale_member_epoch
+            raise wrong_epoch(error, member_epoch, member)
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.subscribed_topics()
@@ -162,13 +137,6 @@ class ConsumerGroup:
             return ASSIGNING
         reconciled = all(m.is_reconciled_to(self.target_epoch) for m in self.members.values())
         return STABLE if reconciled else RECONCILING
-
-    def member(self, member_id: str) -> ConsumerGroupMember:
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.unknown_member_id, message)
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
@@ -210,10 +178,6 @@ class ConsumerGroup:
 
     def classic_members(self) -> list[ConsumerGroupMember]:
         return [member for member in self.members.values() if member.uses_classic_protocol]
-
-    def all_classic_but(self, member_id: str) -> bool:
-        others = [m for m in self.members.values() if m.member_id != member_id]
-        return bool(others) and all(member.uses_classic_protocol for member in others)
 
     def is_free_for(self, topic_id: TopicId, partition: int, member_id: str) -> bool:
         """Whether no other member holds it. A member may keep what it is about to revoke."""

@@ -10,9 +10,9 @@ from dataclasses import replace
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer import regex
 from odradek_broker.group.consumer.context import (
+    ConsumerDraft,
     Context,
     Decision,
-    Draft,
     Timer,
     TimerKind,
     cancel_timers,
@@ -36,6 +36,7 @@ from odradek_broker.group.consumer.subscription import (
     expressions_to_resolve,
 )
 from odradek_broker.group.consumer.target import maybe_assign
+from odradek_broker.group.member_epochs import check_epoch
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
@@ -81,7 +82,7 @@ def _not_blank(value: str | None, message: str) -> None:
 
 
 def heartbeat(
-    draft: Draft, request: Struct, client_id: str, client_host: str, ctx: Context
+    draft: ConsumerDraft, request: Struct, client_id: str, client_host: str, ctx: Context
 ) -> Decision:
     """The heartbeat of a member that joins or stays; see `leave` for the others."""
     check_size(draft.group, request.member_id, ctx)
@@ -136,7 +137,7 @@ def heartbeat(
 
 
 def advance(
-    draft: Draft,
+    draft: ConsumerDraft,
     member: ConsumerGroupMember,
     updated: ConsumerGroupMember,
     owned: Partitions | None,
@@ -201,19 +202,19 @@ def _assignment(assigned: OwnedPartitions) -> Struct:
 
 
 def _subscribed_member(
-    draft: Draft, request: Struct, member_id: str, owned: Partitions | None
+    draft: ConsumerDraft, request: Struct, member_id: str, owned: Partitions | None
 ) -> tuple[ConsumerGroupMember, list[Timer]]:
     group, joins = draft.group, request.member_epoch == 0
     if request.instance_id is None:
         if joins and member_id not in group.members:
             return ConsumerGroupMember(member_id), []
         member = group.member(member_id)
-        check_epoch(member, request.member_epoch, owned)
+        _check_epoch(member, request.member_epoch, owned)
         return member, []
     existing = group.static_member(request.instance_id)
     if not joins:
         member = static_owner(existing, member_id, request.instance_id)
-        check_epoch(member, request.member_epoch, owned)
+        _check_epoch(member, request.member_epoch, owned)
         return member, []
     if existing is None:
         return group.members.get(member_id, ConsumerGroupMember(member_id)), []
@@ -232,7 +233,7 @@ def _subscribed_member(
 
 
 def replace_static(
-    draft: Draft, existing: ConsumerGroupMember, member_id: str
+    draft: ConsumerDraft, existing: ConsumerGroupMember, member_id: str
 ) -> ConsumerGroupMember:
     """The instance returns with a new member id, and keeps the old one's partitions."""
     group_id = draft.group.group_id
@@ -247,24 +248,11 @@ def replace_static(
     return member
 
 
-def check_epoch(member: ConsumerGroupMember, received: int, owned: Partitions | None) -> None:
-    """Accepts the member's epoch, or the previous one if the last response may be lost."""
-    if received in (0, member.member_epoch):
-        return
-    size = "greater" if received > member.member_epoch else "smaller"
-    lost_answer = (
-        size == "smaller"
-        and received == member.previous_member_epoch
-        and owned is not None
-        and is_subset(owned, member.assigned)
-    )
-    if not lost_answer:
-        raise KafkaError(
-            ErrorCode.fenced_member_epoch,
-            f"The consumer group member has a {size} member epoch ({received}) than the one known "
-            f"by the group coordinator ({member.member_epoch}). The member must abandon all its "
-            "partitions and rejoin.",
-        )
+def _check_epoch(member: ConsumerGroupMember, received: int, owned: Partitions | None) -> None:
+    def owns_no_more() -> bool:
+        return owned is not None and is_subset(owned, member.assigned)
+
+    check_epoch("consumer", member, received, owns_no_more)
 
 
 def static_owner(
@@ -310,7 +298,7 @@ def leave(group: ConsumerGroup, request: Struct, ctx: Context) -> Decision:
 
 def fence(group: ConsumerGroup, member_ids: list[str], ctx: Context) -> Decision:
     """Removes members; the next heartbeat of another member computes the new target."""
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     timers: list[Timer] = []
     for member_id in member_ids:
         draft.add(*rec.member_tombstones(group.group_id, member_id))

@@ -8,13 +8,13 @@ from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.consumer import classic, convert, heartbeat
 from odradek_broker.group.consumer import records as rec
-from odradek_broker.group.consumer.context import Context, Decision, Draft, TimerKind
+from odradek_broker.group.consumer.context import ConsumerDraft, Context, Decision, TimerKind
 from odradek_broker.group.consumer.describe import describe as described
-from odradek_broker.group.consumer.describe import unknown
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.member import LEAVE_GROUP_MEMBER_EPOCH, MemberState
 from odradek_broker.group.consumer.subscription import regexes_resolved
 from odradek_broker.group.consumer.target import maybe_assign
+from odradek_broker.group.describing import undescribed
 from odradek_broker.group.shard import GroupKind, GroupShard
 from odradek_broker.group.turn import TimerKey, Turn
 from odradek_broker.metadata.records import ResourceType
@@ -71,7 +71,7 @@ def group_heartbeat(
         return turn.result((decision.response, frozenset()), volatile=True)
     existing = shard.groups.get(group_id)
     if isinstance(existing, ConsumerGroup):
-        draft = Draft(existing)
+        draft = ConsumerDraft(existing)
     elif request.member_epoch > 0:
         reason = (
             f"Consumer group {group_id} not found."
@@ -80,9 +80,11 @@ def group_heartbeat(
         )
         raise KafkaError(ErrorCode.group_id_not_found, reason)
     elif existing is None:
-        draft = Draft(ConsumerGroup(group_id))
+        draft = ConsumerDraft(ConsumerGroup(group_id))
+    elif not isinstance(existing, ClassicGroup):
+        reason = f"Group {group_id} is not a consumer group."
+        raise KafkaError(ErrorCode.group_id_not_found, reason)
     else:
-        assert isinstance(existing, ClassicGroup)
         draft = convert.upgraded(existing, ctx)
     decision = heartbeat.heartbeat(draft, request, client_id, host, ctx)
     if isinstance(existing, ClassicGroup):
@@ -111,7 +113,7 @@ def describe(shard: GroupShard, group_id: str, default_assignor: str) -> Struct:
     if isinstance(group, ConsumerGroup):
         return described(group, shard.image, default_assignor)
     kind = "not found" if group is None else "is not a consumer group"
-    return unknown(group_id, f"Group {group_id} {kind}.")
+    return undescribed(group_id, f"Group {group_id} {kind}.")
 
 
 def _remove(
@@ -191,17 +193,11 @@ def replay(
     shard: GroupShard, _offset: Offset, _producer_id: ProducerId, record: CoordinatorRecord
 ) -> None:
     read = rec.decode(record.key, record.value)
-    group = shard.groups.get(read.group_id)
-    if read.type == rec.GROUP_EPOCH and read.value is None:
-        if isinstance(group, ConsumerGroup):
-            del shard.groups[read.group_id]
-            shard.keep_or_forget(read.group_id)
-        return
-    if not isinstance(group, ConsumerGroup):
-        if read.value is None:
-            return  # a tombstone of records that compaction has removed already
-        group = shard.groups[read.group_id] = ConsumerGroup(read.group_id)
-    group.replay(read)
+    gone = read.value is None
+    ends = gone and read.type == rec.GROUP_EPOCH
+    group = shard.group_to_replay(ConsumerGroup, read.group_id, ends=ends, is_tombstone=gone)
+    if group is not None:
+        group.replay(read)
 
 
 def due(shard: GroupShard, turn: Turn, key: TimerKey) -> None:
@@ -217,7 +213,7 @@ def due(shard: GroupShard, turn: Turn, key: TimerKey) -> None:
         return
     ctx = context(shard, turn, group_id)
     if name == TIMER_NAMES[TimerKind.ASSIGNMENT]:
-        draft = Draft(group)
+        draft = ConsumerDraft(group)
         timers = maybe_assign(draft, ctx)
         take_up(turn, group_id, Decision(None, draft.records, timers))
         return

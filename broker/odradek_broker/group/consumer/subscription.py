@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from odradek_broker.group.consumer import records as rec
-from odradek_broker.group.consumer.context import Context, Decision, Draft
+from odradek_broker.group.consumer.context import ConsumerDraft, Context, Decision
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_protocol.ids import Offset
 
@@ -12,7 +12,7 @@ from odradek_protocol.ids import Offset
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 
 
-def bump_if_changed(draft: Draft, subscription_changed: bool, ctx: Context) -> None:
+def bump_if_changed(draft: ConsumerDraft, subscription_changed: bool, ctx: Context) -> None:
     """A new group epoch if the subscription or the subscribed topics have changed.
 
     `seen_topics` holds the topics of the last check, so that a heartbeat without changes is cheap.
@@ -40,7 +40,7 @@ def expressions_in_use(group: ConsumerGroup) -> frozenset[str]:
     )
 
 
-def drop_unused_regexes(draft: Draft) -> None:
+def drop_unused_regexes(draft: ConsumerDraft) -> None:
     if not draft.group.regexes:
         return
     for expression in draft.group.regexes.keys() - expressions_in_use(draft.group):
@@ -69,7 +69,7 @@ def regexes_resolved(
     ctx: Context,
 ) -> Decision:
     """Records the topics that match, as of the metadata at offset `version`."""
-    draft = Draft(group)
+    draft = ConsumerDraft(group)
     in_use = expressions_in_use(group)
     for expression, topics in matched.items():
         known = group.regexes.get(expression)

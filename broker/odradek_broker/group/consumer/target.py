@@ -2,11 +2,11 @@
 
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer.assignors import ASSIGNORS, MemberSpec
-from odradek_broker.group.consumer.context import Context, Draft, Timer, TimerKind
+from odradek_broker.group.consumer.context import ConsumerDraft, Context, Timer, TimerKind
 from odradek_protocol.ids import TopicId
 
 
-def maybe_assign(draft: Draft, ctx: Context) -> list[Timer]:
+def maybe_assign(draft: ConsumerDraft, ctx: Context) -> list[Timer]:
     """A new target if the group's epoch is ahead of it; delayed if the last one is too recent.
 
     group.consumer.assignment.interval.ms coalesces the changes of a group whose members all start
@@ -23,7 +23,7 @@ def maybe_assign(draft: Draft, ctx: Context) -> list[Timer]:
     return [Timer(TimerKind.ASSIGNMENT)]
 
 
-def assign(draft: Draft, ctx: Context) -> None:
+def assign(draft: ConsumerDraft, ctx: Context) -> None:
     """Records for the members whose target changes, then the target's new epoch."""
     group = draft.group
     topics = ctx.image.topics

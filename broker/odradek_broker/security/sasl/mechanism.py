@@ -1,4 +1,4 @@
-"""What the mechanisms have in common: a conversation of one login."""
+"""The interface of a SASL mechanism: a conversation of one login."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ class Done:
     user: str
     token: bytes = b""
     expires_at_ms: int | None = None  # of the credential (wall clock); None: never
+    by_token: bool = False  # a delegation token of the user
 
 
 class Conversation(ABC):

@@ -24,6 +24,8 @@ _MESSAGE = re.compile(
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"),
 )
+# Of `exp`, `nbf` and `iat`: later times are no dates (year 33658) and do not fit into the protocol.
+TIME_MAX_S = 1e12
 INVALID_TOKEN = b'{"status":"invalid_token"}'
 
 
@@ -108,7 +110,8 @@ def signed(checks: TokenChecks, key_of: Callable[[str | None], Any]) -> Verify:
                 issuer=checks.issuer,
                 options=options,  # type: ignore[arg-type]  # a TypedDict in newer versions
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, TypeError, ValueError, RecursionError) as error:
+            # TypeError: the algorithm that the token names does not fit the key.
             raise TokenError(str(error)) from None
         return _accept(claims, checks, now_ms)
 
@@ -122,7 +125,7 @@ def unsecured(checks: TokenChecks) -> Verify:
         parts = token.split(".")
         try:
             header, claims = (json.loads(_base64(part)) for part in parts[:2])
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise TokenError("malformed token") from None
         if len(parts) != 3 or parts[2] or not isinstance(header, dict):
             raise TokenError("an unsecured token has no signature")
@@ -151,6 +154,8 @@ def _accept(claims: dict[str, Any], checks: TokenChecks, now_ms: int) -> Accepte
     user = claims.get(checks.subject_claim)
     if not isinstance(user, str) or not user.strip():
         raise TokenError(f"the token has no claim {checks.subject_claim}")
+    if any("\ud800" <= letter <= "\udfff" for letter in user):
+        raise TokenError(f"the token's claim {checks.subject_claim} is not Unicode")
     return Accepted(user, int(expires_s * 1000))
 
 
@@ -160,4 +165,6 @@ def _number(claims: dict[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TokenError(f"the token's claim {name} is not a number")
+    if not abs(value) < TIME_MAX_S:  # nor NaN
+        raise TokenError(f"the token's claim {name} is not a time")
     return float(value)

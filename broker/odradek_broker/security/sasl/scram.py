@@ -2,22 +2,23 @@
 messages.
 
 It needs no PBKDF2: the metadata log has StoredKey and ServerKey. An unknown user gets a salt that
-looks like a real one (derived from the name and a secret of this process, so that it is the same
-each time) and fails at the proof, like a wrong password.
+looks like a real one (`Credentials.decoy`) and fails at the proof, like a wrong password.
+
+With the extension `tokenauth=true` the name is the id of a delegation token. The client then acts
+as the token's owner, and its session ends when the token expires.
 """
 
 import base64
-import hashlib
 import hmac
 from collections.abc import Callable
+from typing import NamedTuple
 
-from odradek_broker.metadata.scram import SALT_BYTES, ScramCredential
+from odradek_broker.metadata.scram import ScramCredential
 from odradek_broker.security.sasl.mechanism import Conversation, Done, SaslError
 from odradek_protocol.security.errors import SecurityError
 from odradek_protocol.security.scram import (
     GS2_HEADER,
     HASHES,
-    ITERATIONS_MIN,
     ClientFirst,
     parse_client_final,
     parse_client_first,
@@ -26,32 +27,58 @@ from odradek_protocol.security.scram import (
     xor,
 )
 
+
+class TokenLogin(NamedTuple):
+    """A delegation token, as a login needs it."""
+
+    owner: str  # the user's name
+    expires_at_ms: int
+    credential: ScramCredential
+
+
 Lookup = Callable[[str], ScramCredential | None]
+Decoy = Callable[[str], ScramCredential]
+TokenLookup = Callable[[str], TokenLogin | None]
 
 
 class Scram(Conversation):
-    """`nonce` is the server's part, new for each login; `secret` is the process's own."""
+    """`nonce` is the server's part, new for each login; `decoy` is asked about unknown users.
+    `tokens` is None where there are no delegation tokens."""
 
-    def __init__(self, mechanism: str, lookup: Lookup, nonce: str, secret: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        lookup: Lookup,
+        nonce: str,
+        decoy: Decoy,
+        tokens: TokenLookup | None = None,
+    ) -> None:
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._lookup = lookup
+        self._tokens = tokens
+        self._token: TokenLogin | None = None
         self._server_nonce = nonce
-        self._secret = secret
+        self._decoy = decoy
         self._first: ClientFirst | None = None
         self._server_first = ""
         self._credential: ScramCredential | None = None
         self._known = False
         self._ended = False
 
-    def step(self, token: bytes, now_ms: int) -> bytes | Done:  # noqa: ARG002
+    @property
+    def slow(self) -> bool:
+        """The first login with a token derives its credential."""
+        return self._tokens is not None and self._first is None
+
+    def step(self, token: bytes, now_ms: int) -> bytes | Done:
         if self._ended:
             raise self._failed()
         try:
             if self._first is None:
                 return self._start(token)
             self._ended = True
-            return self._finish(token, self._first)
+            return self._finish(token, self._first, now_ms)
         except SecurityError as error:
             self._ended = True
             raise SaslError(f"Authentication failed: {error}") from None
@@ -62,14 +89,18 @@ class Scram(Conversation):
             raise SecurityError(
                 "Client requested an authorization id that is different from username"
             )
-        found = self._lookup(first.user)
+        if first.by_token:
+            self._token = self._tokens(first.user) if self._tokens else None
+            found = self._token.credential if self._token else None
+        else:
+            found = self._lookup(first.user)
         self._known = found is not None
         self._credential = found or self._decoy(first.user)
         nonce = first.nonce + self._server_nonce
         self._server_first = server_first(nonce, self._credential.salt, self._credential.iterations)
         return self._server_first.encode()
 
-    def _finish(self, token: bytes, first: ClientFirst) -> Done:
+    def _finish(self, token: bytes, first: ClientFirst, now_ms: int) -> Done:
         final = parse_client_final(token)
         credential = self._credential
         assert credential is not None
@@ -80,23 +111,24 @@ class Scram(Conversation):
         proven = hmac.compare_digest(
             stored_key(self._hash, xor(final.proof, signature)), credential.stored_key
         )
-        # Only the server's part, as Kafka does: librdkafka before 2.6.1 repeats the client's part.
-        # The server's part is new for each login, which is what makes a replay fail.
+        # Only the server's part, as Kafka 3.9 (Kafka 4 compares the whole): librdkafka before 2.6.1
+        # repeats the client's part. The server's part is new for each login, so a replay fails.
         own = final.nonce[-len(self._server_nonce) :]
         fresh = hmac.compare_digest(own.encode(), self._server_nonce.encode())
         bound = final.binding.startswith(GS2_HEADER[:1].encode())
         if not (proven and fresh and bound and self._known):
             raise self._failed()
         server = hmac.digest(credential.server_key, message, self._hash)
-        return Done(first.user, b"v=" + base64.b64encode(server))
+        proof = b"v=" + base64.b64encode(server)
+        if self._token is None:
+            return Done(first.user, proof)
+        owner, expires_at_ms, _ = self._token
+        if expires_at_ms <= now_ms:  # the controller has not removed it yet
+            raise self._failed()
+        return Done(owner, proof, expires_at_ms, by_token=True)
 
     def _failed(self) -> SaslError:
         return SaslError(
             "Authentication failed during authentication due to invalid credentials with SASL "
             f"mechanism {self._mechanism}"
         )
-
-    def _decoy(self, user: str) -> ScramCredential:
-        size = hashlib.new(self._hash).digest_size
-        derived = hmac.digest(self._secret, f"{self._mechanism}\0{user}".encode(), "sha512")
-        return ScramCredential(derived[:SALT_BYTES], bytes(size), bytes(size), ITERATIONS_MIN)

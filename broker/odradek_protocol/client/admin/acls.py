@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
+from odradek_protocol.acl_codes import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    AclResource,
+    PatternType,
+)
 from odradek_protocol.client.errors import raise_error_in
 from odradek_protocol.client.kafka_client import KafkaClient
 from odradek_protocol.client.routes import AnyBroker, Controller
@@ -13,22 +19,9 @@ from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.struct import Struct
 
 
-@dataclass(frozen=True, order=True)
-class AclEntry:
-    """Who may (or may not) do what with a resource; `name` is "*" for all resources of the kind."""
-
-    kind: AclResource
-    name: str
-    pattern: PatternType
-    principal: str
-    host: str
-    operation: AclOperation
-    permission: AclPermission
-
-
 @dataclass(frozen=True)
 class AclSelection:
-    """Selects entries; what is not given matches everything."""
+    """Selects entries; a field that is not given matches everything."""
 
     kind: AclResource = AclResource.ANY
     name: str | None = None
@@ -37,6 +30,16 @@ class AclSelection:
     host: str | None = None
     operation: AclOperation = AclOperation.ANY
     permission: AclPermission = AclPermission.ANY
+
+
+__all__ = [
+    "AclEntry",
+    "AclSelection",
+    "add_acls",
+    "list_acls",
+    "remove_acls",
+    "remove_entries",
+]
 
 
 def list_acls(client: KafkaClient, selection: AclSelection) -> list[AclEntry]:
@@ -77,10 +80,24 @@ def add_acls(client: KafkaClient, entries: Iterable[AclEntry]) -> None:
 
 
 def remove_acls(client: KafkaClient, selection: AclSelection) -> list[AclEntry]:
-    """Removes what the selection matches, and returns it."""
-    request = Struct(filters=[_filter(selection)])
-    (result,) = client.call(Controller(), ApiKey.DELETE_ACLS, request).filter_results
-    raise_error_in(result)
+    """Removes the entries that the selection matches, and returns them."""
+    return _remove(client, [selection])
+
+
+def remove_entries(client: KafkaClient, entries: Iterable[AclEntry]) -> list[AclEntry]:
+    """Removes exactly these, and returns those that existed."""
+    exactly = [
+        AclSelection(e.kind, e.name, e.pattern, e.principal, e.host, e.operation, e.permission)
+        for e in entries
+    ]
+    return _remove(client, exactly)
+
+
+def _remove(client: KafkaClient, selections: Iterable[AclSelection]) -> list[AclEntry]:
+    request = Struct(filters=[_filter(selection) for selection in selections])
+    results = client.call(Controller(), ApiKey.DELETE_ACLS, request).filter_results
+    for result in results:
+        raise_error_in(result)
     return sorted(
         AclEntry(
             AclResource(acl.resource_type),
@@ -91,6 +108,7 @@ def remove_acls(client: KafkaClient, selection: AclSelection) -> list[AclEntry]:
             AclOperation(acl.operation),
             AclPermission(acl.permission_type),
         )
+        for result in results
         for acl in result.matching_acls
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
+from odradek_protocol.admin_codes import ConfigOperation as ConfigOperation
+from odradek_protocol.admin_codes import ConfigSource as ConfigSource
+from odradek_protocol.admin_codes import ResourceType as ResourceType
 from odradek_protocol.client.errors import BrokerError, ClientError, error_in
 from odradek_protocol.client.fan_out import fan_out
 from odradek_protocol.client.kafka_client import KafkaClient
@@ -16,33 +18,6 @@ from odradek_protocol.messages.struct import Struct
 
 ALL_BROKERS = ""  # the name of the broker resource that holds the default of all brokers
 RESOURCES_MAX = 500  # in one request: an answer has about 3 KB per topic
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigSource(IntEnum):
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
-
-
-class ConfigOperation(IntEnum):
-    SET = 0
-    DELETE = 1  # back to the default
-    APPEND = 2  # to a list
-    SUBTRACT = 3  # from a list
 
 
 class ConfigEntry(NamedTuple):
@@ -72,9 +47,9 @@ def describe_configs(
     names: Iterable[str],
     keys: Iterable[str] | None = None,
 ) -> dict[str, Configs | ClientError]:
-    """Resource → its settings by name, all or those in `keys`; or why they cannot be had.
+    """Resource → its settings by name (all, or those in `keys`), or the error.
 
-    A broker's own settings are asked of that broker, of all of them at once.
+    Each broker is asked for its own settings; all brokers are asked at once.
     """
     only = None if keys is None else sorted(keys)
     asks: dict[tuple[str, ...], Callable[[], Struct]] = {}
@@ -96,9 +71,21 @@ def describe_configs(
 
 
 def alter_configs(
-    client: KafkaClient, kind: ResourceType, changes: Mapping[str, Iterable[ConfigChange]]
+    client: KafkaClient,
+    kind: ResourceType,
+    changes: Mapping[str, Iterable[ConfigChange]],
+    route: Route | None = None,
 ) -> dict[str, BrokerError]:
-    """Resource → its changes; of one resource all are made, or none. Returns the refused ones."""
+    """Resource → its changes; of one resource all are made, or none. Returns the refused ones.
+
+    `route`: which broker checks the changes before the controller does; default: any one.
+    """
+    request = alter_request(kind, changes)
+    return refused(client.call(route or Controller(), ApiKey.INCREMENTAL_ALTER_CONFIGS, request))
+
+
+def alter_request(kind: ResourceType, changes: Mapping[str, Iterable[ConfigChange]]) -> Struct:
+    """IncrementalAlterConfigs, for a caller that has a connection of its own."""
     resources = [
         Struct(
             resource_type=kind,
@@ -109,8 +96,11 @@ def alter_configs(
         )
         for name, entries in changes.items()
     ]
-    request = Struct(resources=resources)
-    answer = client.call(Controller(), ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+    return Struct(resources=resources)
+
+
+def refused(answer: Struct) -> dict[str, BrokerError]:
+    """The resources that were not altered."""
     return {
         one.resource_name: error for one in answer.responses if (error := error_in(one)) is not None
     }

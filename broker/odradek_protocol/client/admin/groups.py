@@ -22,9 +22,11 @@ from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.struct import Struct
 
 DEAD = "Dead"  # the state of a group that does not exist
+SHARE = "share"  # the protocol type of share groups
 # Versions from 10 on name topics by id; names are what callers have.
 OFFSETS_BY_NAME_MAX = 9
 ADMIN_GENERATION = -1  # a commit from outside of the group: only while it has no members
+STREAMS_ASSIGNOR = "sticky"  # the only one of Kafka 4.3; no answer names it
 _NOT_FOUND = ErrorCode.group_id_not_found.value
 
 
@@ -39,6 +41,10 @@ class GroupListing:
     def is_consumer(self) -> bool:
         """Whether consumers are its members: Connect and others use the classic protocol too."""
         return self.protocol_type in ("", "consumer")
+
+    @property
+    def is_share(self) -> bool:
+        return self.protocol_type == SHARE
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,10 @@ class GroupDescription:
     coordinator_id: int
     members: tuple[Member, ...]
 
+    @property
+    def exists(self) -> bool:
+        return self.state != DEAD
+
 
 class CommittedOffset(NamedTuple):
     offset: int
@@ -67,7 +77,7 @@ class CommittedOffset(NamedTuple):
 
 
 def list_groups(client: KafkaClient) -> list[GroupListing]:
-    """All groups, by name. Raises if any live broker does not answer: its groups would lack."""
+    """All groups, by name. Raises if a live broker does not answer: groups would be missing."""
     found = []
     answers = client.each_broker(ApiKey.LIST_GROUPS, Struct(), repeat=COORDINATOR_MOVED)
     for answer in answers.values():
@@ -82,7 +92,7 @@ def list_groups(client: KafkaClient) -> list[GroupListing]:
 
 
 def describe_group(client: KafkaClient, group_id: str) -> GroupDescription:
-    """A group of either protocol; only its coordinator knows which one it has."""
+    """A group of any protocol but share groups; only its coordinator knows which one it has."""
     route = Coordinator(CoordinatorType.GROUP, group_id)
     try:
         request = Struct(group_ids=[group_id])
@@ -94,6 +104,8 @@ def describe_group(client: KafkaClient, group_id: str) -> GroupDescription:
     if not is_consumer:
         request = Struct(groups=[group_id])
         (found,) = client.call(route, ApiKey.DESCRIBE_GROUPS, request).groups
+        if found.error_code == _NOT_FOUND and (streams := _streams_group(client, group_id)):
+            return streams
     if found.error_code != _NOT_FOUND:
         raise_error_in(found)
     coordinator = client.find_coordinator(CoordinatorType.GROUP, group_id).broker_id
@@ -107,6 +119,59 @@ def describe_group(client: KafkaClient, group_id: str) -> GroupDescription:
     return GroupDescription(group_id, kind, state, assignor, coordinator, members)
 
 
+def _streams_group(client: KafkaClient, group_id: str) -> GroupDescription | None:
+    """None if there is no such group, or the broker is older than Kafka 4.1."""
+    route = Coordinator(CoordinatorType.GROUP, group_id)
+    try:
+        request = Struct(group_ids=[group_id])
+        (found,) = client.call(route, ApiKey.STREAMS_GROUP_DESCRIBE, request).groups
+    except UnsupportedApiError:
+        return None
+    if found.error_code == _NOT_FOUND:
+        return None
+    raise_error_in(found)
+    subtopologies = found.topology.subtopologies if found.topology is not None else None
+    inputs = {
+        one.subtopology_id: [
+            *one.source_topics,
+            *(topic.name for topic in one.repartition_source_topics),
+        ]
+        for one in subtopologies or ()
+    }
+    return GroupDescription(
+        group_id,
+        "Streams",
+        found.group_state,
+        STREAMS_ASSIGNOR,
+        client.find_coordinator(CoordinatorType.GROUP, group_id).broker_id,
+        tuple(
+            Member(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                _inputs_of(member.assignment, inputs),
+                _inputs_of(member.target_assignment, inputs),
+            )
+            for member in found.members
+        ),
+    )
+
+
+def _inputs_of(
+    assignment: Struct, inputs: Mapping[str, Iterable[str]]
+) -> tuple[TopicPartition, ...]:
+    """The partitions that active tasks read."""
+    return tuple(
+        sorted(
+            TopicPartition(topic, partition)
+            for task in assignment.active_tasks
+            for topic in inputs.get(task.subtopology_id, ())
+            for partition in task.partitions
+        )
+    )
+
+
 def committed_offsets(
     client: KafkaClient, group_id: str, *, require_stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
@@ -117,7 +182,7 @@ def committed_offsets(
     """
     request = Struct(
         groups=[Struct(group_id=group_id, topics=None)],
-        group_id=group_id,  # this and the next before version 8
+        group_id=group_id,  # this field and the next are used before version 8
         topics=None,
         require_stable=require_stable,
     )
@@ -202,12 +267,13 @@ def _consumer_member(found: Struct) -> Member:
         found.instance_id,
         found.client_id,
         found.client_host,
-        _places(found.assignment),
-        _places(found.target_assignment),
+        assigned_places(found.assignment),
+        assigned_places(found.target_assignment),
     )
 
 
-def _places(assignment: Struct) -> tuple[TopicPartition, ...]:
+def assigned_places(assignment: Struct) -> tuple[TopicPartition, ...]:
+    """Assigned partitions of a member of the consumer protocol or of a share group."""
     return tuple(
         sorted(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions
                for n in t.partitions)

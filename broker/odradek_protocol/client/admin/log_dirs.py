@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from odradek_protocol.client.errors import ClientError, error_in
+from odradek_protocol.client.errors import BrokerError, ClientError, error_in
 from odradek_protocol.client.kafka_client import KafkaClient
+from odradek_protocol.client.routes import Broker
 from odradek_protocol.client.settings import Address
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicPartition
@@ -23,6 +24,8 @@ class LogDirInfo:
     total_bytes: int  # of the file system; -1 before Kafka 3.3
     usable_bytes: int
     replica_bytes: dict[TopicPartition, int]
+    # Copies that replace a replica in another directory of the broker when they are complete.
+    future_bytes: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 def describe_log_dirs(
@@ -53,11 +56,42 @@ def _directories(answer: Struct | ClientError) -> list[LogDirInfo] | ClientError
             one.error_code == _STORAGE_ERROR,
             one.total_bytes,
             one.usable_bytes,
-            {
-                TopicPartition(topic.name, p.partition_index): p.partition_size
-                for topic in one.topics
-                for p in topic.partitions
-            },
+            _sizes(one, future=False),
+            _sizes(one, future=True),
         )
         for one in answer.results
     ]
+
+
+def _sizes(directory: Struct, *, future: bool) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.name, p.partition_index): p.partition_size
+        for topic in directory.topics
+        for p in topic.partitions
+        if p.is_future_key is future
+    }
+
+
+def move_replicas(
+    client: KafkaClient, broker_id: int, moves: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, BrokerError]:
+    """Replicas of one broker → another of its directories; it copies in the background.
+
+    Returns the refused ones.
+    """
+    by_path: dict[str, dict[str, list[int]]] = {}
+    for place, path in moves.items():
+        by_path.setdefault(path, {}).setdefault(place.topic, []).append(place.partition)
+    request = Struct(
+        dirs=[
+            Struct(path=path, topics=[Struct(name=t, partitions=ps) for t, ps in topics.items()])
+            for path, topics in by_path.items()
+        ]
+    )
+    answer = client.call(Broker(broker_id), ApiKey.ALTER_REPLICA_LOG_DIRS, request)
+    return {
+        TopicPartition(topic.topic_name, p.partition_index): error
+        for topic in answer.results
+        for p in topic.partitions
+        if (error := error_in(p)) is not None
+    }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
+from odradek_protocol.admin_codes import ElectionType as ElectionType
 from odradek_protocol.client.admin.topics import timeout_ms
 from odradek_protocol.client.errors import BrokerError, error_in, raise_error_in
 from odradek_protocol.client.kafka_client import KafkaClient
@@ -19,11 +19,6 @@ from odradek_protocol.messages.struct import Struct
 NOT_NEEDED = ErrorCode.election_not_needed.value
 
 
-class ElectionType(IntEnum):
-    PREFERRED = 0  # the first replica, if it is in sync
-    UNCLEAN = 1  # any replica if none is in sync: loses records
-
-
 class Reassignment(NamedTuple):
     """A move that is under way."""
 
@@ -35,7 +30,7 @@ class Reassignment(NamedTuple):
 def elect_leaders(
     client: KafkaClient, kind: ElectionType, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, BrokerError | None]:
-    """Of these partitions or, with None, of all; partitions that need no election are left out."""
+    """Elects leaders of these partitions (None: all); those that need no election are left out."""
     topics = None
     if partitions is not None:
         topics = [Struct(topic=t, partitions=ps) for t, ps in by_topic(partitions).items()]

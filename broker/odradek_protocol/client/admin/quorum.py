@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from odradek_protocol.client.admin.topics import timeout_ms
@@ -31,6 +32,7 @@ class Quorum:
     voters: tuple[QuorumReplica, ...]  # by their ids, like the observers
     observers: tuple[QuorumReplica, ...]
     listener_names: tuple[str, ...]  # under which voters are reached; () before Kafka 3.9
+    listeners_of: Mapping[int, frozenset[str]] = field(default_factory=dict)  # of each voter
 
 
 def describe_quorum(client: KafkaClient) -> Quorum:
@@ -47,6 +49,7 @@ def describe_quorum(client: KafkaClient) -> Quorum:
         _replicas(state.current_voters),
         _replicas(state.observers),
         tuple(names),
+        {node.node_id: frozenset(one.name for one in node.listeners) for node in answer.nodes},
     )
 
 

@@ -1,4 +1,4 @@
-"""Transactions and producers: list and describe them, abort what a coordinator has forgotten."""
+"""Transactions and producers: list, describe, abort those that a coordinator has lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ActiveProducer:
 
 
 def list_transactions(client: KafkaClient, states: Iterable[str] = ()) -> list[TransactionListing]:
-    """Of all coordinators, by id; in these states, if any are given."""
+    """Transactions of all coordinators, by id; only those in `states`, if any are given."""
     found = []
     request = Struct(state_filters=list(states))
     answers = client.each_broker(ApiKey.LIST_TRANSACTIONS, request, repeat=COORDINATOR_MOVED)

@@ -1,6 +1,6 @@
 """SCRAM users: which exist, set and delete their credentials.
 
-The password never leaves this machine: the caller sends what PBKDF2 made of it.
+The password never leaves this machine: the caller sends a key that PBKDF2 derives from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek_protocol.messages.struct import Struct
 
 @dataclass(frozen=True, slots=True)
 class SaltedPassword:
-    """What is sent for a new password; repr() hides it."""
+    """The credential that is sent for a new password; repr() hides it."""
 
     mechanism: int  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
     iterations: int

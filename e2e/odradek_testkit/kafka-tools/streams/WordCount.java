@@ -9,7 +9,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts words with exactly_once_v2: java WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY.
+ * Counts words with exactly_once_v2: java WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY NAME=VALUE…
  *
  * Nothing is cached, so every word of the input becomes one record of the output: the n-th "tea" is
  * tea=n. A word that is lost or counted twice shows as a gap or a repetition there.
@@ -28,6 +28,14 @@ public class WordCount {
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+
+        for (int i = 4; i < args.length; i++) {
+            String[] parts = args[i].split("=", 2);
+            config.put(parts[0], parts[1]);
+        }
+        if ("streams".equals(config.get(StreamsConfig.GROUP_PROTOCOL_CONFIG))) {
+            config.remove(StreamsConfig.consumerPrefix("session.timeout.ms")); // the group's setting
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(args[1])

@@ -1,0 +1,1 @@
+"""The optimizer of `odradek rebalance`: how long it takes, and how good its answers are."""

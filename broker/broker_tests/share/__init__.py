@@ -1,0 +1,1 @@
+"""Share groups: mirrors odradek_broker/share."""

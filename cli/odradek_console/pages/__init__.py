@@ -1,0 +1,1 @@
+"""One module per page: handlers that collect the data of a template."""

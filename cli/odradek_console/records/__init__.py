@@ -1,0 +1,1 @@
+"""Records for people: read, filter, mask, show, export, produce. Nothing here knows HTTP."""

@@ -1,0 +1,1 @@
+"""The common part of all pages: sessions, protection, rendering, changes, charts."""

@@ -1,0 +1,1 @@
+"""The sandbox of a campaign: namespaces, links, disks, clocks and broker processes."""

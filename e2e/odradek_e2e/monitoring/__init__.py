@@ -1,0 +1,1 @@
+"""Dashboards of Grafana for the Helm chart, written from short definitions."""

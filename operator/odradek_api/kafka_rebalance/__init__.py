@@ -1,0 +1,1 @@
+"""KafkaRebalance: a proposal that balances a KafkaCluster, its approval and its progress."""
