@@ -85,13 +85,15 @@ def test_a_browser_shows_and_searches(browser: Browser, console: Console, kafka:
 
     with looking(browser, console) as seen:
         page = seen.page
-        assert page.locator(".verdict h2").inner_text() == "Healthy"
+        expect(page.locator(".verdict h2")).to_have_text("Healthy", timeout=WAIT_MS)
         page.keyboard.press("g")
         page.keyboard.press("t")
         page.wait_for_url("**/topics")
         page.locator("input[type=search]").press_sequentially("unse")
+        # The address first: the console may not have seen the second topic before the search.
+        page.wait_for_url("**/topics?q=unse")
         expect(page.locator("#topics tbody tr")).to_have_count(1, timeout=WAIT_MS)
-        assert page.url.endswith("/topics?q=unse")
+        expect(page.locator("#topics tbody tr")).to_contain_text("unseen", timeout=WAIT_MS)
         seen.open(f"/topics/{topic}/records?filter=value.n+%3E+197")
         page.wait_for_selector("#records[data-ended]")
         assert page.locator(".record").count() == 2
