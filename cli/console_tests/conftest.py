@@ -34,6 +34,7 @@ from odradek_testkit.engines import RunningBroker, ToolsMissingError
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import three_zones
 from odradek_testkit.ports import free_port
+from odradek_testkit.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -126,6 +127,17 @@ class Visitor:
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         return self._send("GET", path, None, headers or {})
+
+    def sees(self, path: str, text: str) -> Answer:
+        """The page once it shows `text`: lists of topics and groups are some seconds old."""
+        answers: list[Answer] = []
+
+        def shown() -> bool:
+            answers[:] = [self.get(path)]
+            return text in answers[0].text
+
+        wait_until(shown, f"{path} shows {text!r}")
+        return answers[0]
 
     def post(
         self, path: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None

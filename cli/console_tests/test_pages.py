@@ -181,10 +181,9 @@ def test_a_group_is_reset_as_it_was_shown(visitor: Visitor, kafka: Kafka) -> Non
     kafka.produce(topic, [b"x"] * 10)
     place = TopicPartition(topic, 0)
     assert not commit_offsets(kafka.client, group, {place: CommittedOffset(4)})
-    listed = visitor.get("/groups?q=readers").text
-    assert ">readers<" in listed
-    assert re.search(r'class="n">6<', visitor.get(f"/groups/{group}").text)
-    assert group in visitor.get(f"/topics/{topic}/groups").text
+    visitor.sees("/groups?q=readers", ">readers<")
+    visitor.sees(f"/groups/{group}", 'class="n">6<')
+    visitor.sees(f"/topics/{topic}/groups", group)
     fields = {"action": "reset", "to": "earliest", "argument": "", "topic": ""}
     preview = visitor.submit(f"/groups/{group}", fields)
     assert "0 (4 records read again, at most)" in preview.text
@@ -213,8 +212,7 @@ def test_a_missing_object_shows_a_page_with_a_remedy(visitor: Visitor, path: str
 def test_lists_are_searched_sorted_and_paged_by_the_server(visitor: Visitor, kafka: Kafka) -> None:
     for number in range(55):
         kafka.topic(f"list-{number:02d}", 1)
-    page = visitor.get("/topics?q=LIST-").text
-    assert "1–50 of 55 topics" in page
+    visitor.sees("/topics?q=LIST-", "1–50 of 55 topics")
     assert "51–55 of 55 topics" in visitor.get("/topics?q=list-&page=2").text
     assert "51–55 of 55 topics" in visitor.get("/topics?q=list-&page=99").text
     names = re.findall(r">(list-\d\d)<", visitor.get("/topics?q=list-&order=desc").text)

@@ -201,7 +201,7 @@ class TestLife:
             for _ in range(steps):
                 await asyncio.sleep(0)
             stopping = asyncio.ensure_future(lifecycle.stop())
-            done, _ = await asyncio.wait({stopping}, timeout=5)
+            done, _ = await asyncio.wait({stopping}, timeout=60)
             assert done, "it beats for ever"
 
         run(story, broker_heartbeat_interval_ms="60000")

@@ -75,7 +75,7 @@ def test_each_partition_is_answered_in_its_place(tmp_path: Path, acks: int) -> N
         exchange = Exchange(cluster.context(BrokerId(1)), 0, VERSION, "PLAINTEXT")
         produce.ProduceCall(exchange, request).start()
         assert not exchange.answer.done(), "nothing is written before the end of the loop pass"
-        data = await asyncio.wait_for(exchange.answer, 10)
+        data = await asyncio.wait_for(exchange.answer, 60)
         answer = api.decode_response(0, VERSION, bytes(data[5:]))
         orders, other = answer.responses
         assert [
@@ -112,7 +112,7 @@ def test_only_the_partition_that_is_not_committed_in_time_times_out(tmp_path: Pa
         )
         exchange = Exchange(cluster.context(BrokerId(1)), 0, VERSION, "PLAINTEXT")
         produce.serve(exchange, api.encode_request(0, VERSION, asked), 0)
-        data = await asyncio.wait_for(exchange.answer, 10)
+        data = await asyncio.wait_for(exchange.answer, 60)
         (orders,) = api.decode_response(0, VERSION, bytes(data[5:])).responses
         assert [(one.error_code, one.base_offset) for one in orders.partition_responses] == [
             (ErrorCode.request_timed_out, -1),

@@ -206,7 +206,7 @@ class Cluster:
         when = partition.when_committed if acks_all else partition.when_written
         when(info.last_offset, waiter, 0)
         self.nodes[BrokerId(broker_id)].service.mark_dirty(partition)
-        return await asyncio.wait_for(waiter.future, 10)
+        return await asyncio.wait_for(waiter.future, 60)
 
     def values(self, broker_id: int, index: int = 0) -> list[str]:
         """All that is in a broker's log, by reading its file."""
