@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: helm-lint helm-golden
 .PHONY: chaos chaos-smoke chaos-planted fuzz
-.PHONY: help run setup tools test test-kubernetes test-long test-all test-clients-apache test-cluster check format gen lock clean sim
+.PHONY: help run setup tools test properties test-kubernetes test-long test-all test-clients-apache test-cluster check format gen lock clean sim
 .PHONY: packages packages-java jars spark-jars kubernetes-programs check-tiers bench-operator
 .PHONY: console-screenshots docs docs-serve docs-check abuse bench-balance bench-loop compile blackbox ecosystem protocol-diff acl-diff bench bench-smoke bench-acls bench-instructions profile kind-up kind-down images e2e spark test-spark
 
@@ -56,6 +56,9 @@ test-kubernetes: ## run the tests with a real API server, whose programs are dow
 test-long: ## run the tests that are too slow for the quick ones
 	@$(MAKE) -s -j4 tools spark compile kubernetes-programs
 	@$(BIN)/pytest --tier=long
+
+properties: .venv/.stamp ## try the properties of the quick tests with new random examples, five times as many
+	@$(BIN)/pytest --tier=quick -m hypothesis --hypothesis-profile=random -n $(JOBS) --dist worksteal
 
 test-all: test test-kubernetes test-long ## run all of these; only the stories of `make e2e` are left
 

@@ -16,5 +16,8 @@ if "ODRADEK_COMPILED" not in os.environ:
 pytest_plugins = ["odradek_testkit.pytest_plugin"]
 
 # A property holds or does not, however busy the machine is: no limit on the time of an example.
-hypothesis.settings.register_profile("odradek", deadline=None)
+# Every run tries the same examples, so that a failure is one of the change under test; `make
+# properties` looks for new ones with the profile "random". What it finds becomes an @example.
+hypothesis.settings.register_profile("odradek", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("random", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("odradek")

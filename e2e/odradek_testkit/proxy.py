@@ -39,7 +39,9 @@ class Proxy:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         self.port = listening.getsockname()[1]
-        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
+        # Not `sock_accept` in a task: cancelled at the wrong moment, it loses an accepted socket.
+        asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
+        self._listening = listening
         return self.port
 
     def block(self, clients: ClientFilter) -> None:
@@ -62,7 +64,10 @@ class Proxy:
         self._healed.set()
 
     async def stop(self) -> None:
-        tasks = (self._accepting, *self._links)
+        """May be called again."""
+        if self._listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(self._listening.fileno())
+        tasks = tuple(self._links)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -79,13 +84,12 @@ class Proxy:
         self._sockets.discard(sock)
         sock.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            client, _ = await loop.sock_accept(listening)
+    def _accept(self, listening: socket.socket) -> None:
+        with suppress(BlockingIOError, ConnectionAbortedError):  # the client gave up meanwhile
+            client, _ = listening.accept()
             client.setblocking(False)
             self._sockets.add(client)
-            task = loop.create_task(self._link(client))
+            task = asyncio.get_running_loop().create_task(self._link(client))
             self._links[task] = ""
             task.add_done_callback(self._links.pop)
 

@@ -74,6 +74,9 @@ class AdminListener:
         except OSError:
             sock.close()
             return
+        except asyncio.CancelledError:  # the broker stops
+            sock.close()
+            raise
         self._transports = [t for t in self._transports if not t.is_closing()]
         if len(self._transports) >= CONNECTIONS_MAX:
             self._transports.pop(0).close()

@@ -129,6 +129,8 @@ class Server:
             if one.tls is not None or one.sasl is not None
         }
         self._tls_buffer = shared_buffer() if self._security else memoryview(b"")
+        # Accepted beyond connection_creation_rate: nothing is read, and they are closed later.
+        self._throttled: set[socket.socket] = set()
         # TLS handshakes that are not complete, by the time of the accept.
         self._handshakes: dict[Connection, float] = {}
         self._handshake_ms = settings.int("odradek.ssl.handshake.timeout.ms")
@@ -217,7 +219,8 @@ class Server:
         throttled_ms = self.limits.throttled_ms(host, self.pass_ms())
         if throttled_ms > 0:
             self._metrics.connection_closed(TOO_FAST)
-            self.loop.call_later(throttled_ms / 1000.0, sock.close)
+            self._throttled.add(sock)
+            self.loop.call_later(throttled_ms / 1000.0, self._close_throttled, sock)
             return
         full = len(self.connections) >= self.connections_max or number >= self._client_files_max
         sock.setblocking(False)
@@ -268,6 +271,10 @@ class Server:
         late = [c for c, at in self._handshakes.items() if now_ms - at >= self._handshake_ms]
         for connection in late:
             connection.close(f"{HANDSHAKE_FAILED}: not complete after {self._handshake_ms} ms")
+
+    def _close_throttled(self, sock: socket.socket) -> None:
+        self._throttled.discard(sock)
+        sock.close()
 
     def _refuse(self, sock: socket.socket, host: str) -> None:
         self._limited.warning(
@@ -387,5 +394,7 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in tuple(self.connections):
             connection.close(STOPPING)
+        for sock in tuple(self._throttled):
+            self._close_throttled(sock)
         self._sweep.cancel()
         self._receiving_sweep.cancel()
