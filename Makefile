@@ -145,10 +145,10 @@ check: .venv/.stamp ## check lint, formatting, types, layers, declared dependenc
 	@$(BIN)/deptry . --ignore DEP002,DEP004
 	@$(BIN)/python -m odradek_testkit.tiers
 	@$(BIN)/python -m odradek_api.crd --check
-	@$(MAKE) --no-print-directory helm-lint
-
-helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in charts/odradek/ci
 	@diff -r crds charts/odradek/files/crds || { echo "run make gen"; exit 1; }
+	@$(BIN)/python -m odradek_e2e.chart lint-if-built
+
+helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in charts/odradek/ci (builds helm once, with Go)
 	@$(BIN)/python -m odradek_e2e.chart lint
 
 helm-golden: .venv/.stamp ## regenerate the golden files of the Helm chart
