@@ -47,7 +47,7 @@ run: .venv/.stamp ## everything at once: six brokers in three racks, restarted u
 
 test: ## run the quick tests: real brokers, real clients, Spark; needs neither Go nor containers
 	@$(MAKE) -s -j4 tools spark compile
-	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist worksteal
+	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist loadfile
 
 test-kubernetes: ## run the tests with a real API server, whose programs are downloaded or built once
 	@$(MAKE) -s -j4 tools compile kubernetes-programs

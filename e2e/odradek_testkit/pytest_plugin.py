@@ -3,7 +3,8 @@
 The kit itself raises typed errors and does not import pytest. This plugin turns them into skips;
 the root conftest.py loads it. With ODRADEK_REQUIRE_TOOLS set (CI) a missing program is a failure.
 With ODRADEK_TEST_DEADLINE (unix seconds) no long test begins later: CI has a time limit.
-It also marks the tests that need a Kubernetes, and runs one tier (tiers.py) with `--tier=NAME`.
+It also marks the tests that need a Kubernetes, runs one tier (tiers.py) with `--tier=NAME`, and
+begins with the slowest files when `--dist loadfile` spreads them over processes (slowest_first.py).
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from odradek_testkit.engines import ToolsMissingError
 from odradek_testkit.kubernetes.programs import ProgramsMissingError
+from odradek_testkit.slowest_first import CACHE_KEY, Seconds, SlowestFirst
 from odradek_testkit.small_disk import MountRefusedError
 from odradek_testkit.tiers import KUBERNETES_FIXTURES, TIERS, tier_of
 
@@ -52,6 +55,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (chosen if tier_of(markers) == wanted else others).append(item)
     items[:] = chosen
     config.hook.pytest_deselected(items=others)
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist, in the process that distributes the tests
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SlowestFirst | None:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    before = config.cache.get(CACHE_KEY, {}) if config.cache else {}
+    config.pluginmanager.register(Seconds(before), CACHE_KEY)
+    return SlowestFirst(config, log, before)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    measured = session.config.pluginmanager.get_plugin(CACHE_KEY)
+    if isinstance(measured, Seconds) and session.config.cache:
+        session.config.cache.set(CACHE_KEY, measured.all())
 
 
 # Drivers of pipelines live for seconds: the cheap compiler saves half of their CPU.
