@@ -12,14 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from odradek_testkit.slowest_first import (
-    CACHE_KEY,
-    GUESS_S,
-    SPARK,
-    SPARK_AT_A_TIME,
-    SlowestFirst,
-    guess_s,
-)
+from odradek_testkit.slowest_first import CACHE_KEY, GUESS_S, SlowestFirst, guess_s
 
 
 class Process:
@@ -37,8 +30,11 @@ class Process:
         self.shutting_down = True
 
 
-def run(processes: int, files: Mapping[str, float], tests: int = 3) -> list[tuple[float, str]]:
-    """(second of its start, file) of each test; each takes its share of the seconds of its file."""
+Started = list[tuple[float, int, str]]
+
+
+def run(processes: int, files: Mapping[str, float], tests: int = 3) -> Started:
+    """(second of its start, process, file) of each test, which takes its share of its file's."""
     names = [f"{file}::test_{n}" for file in sorted(files) for n in range(tests)]
     options = SimpleNamespace(tx=[f"{processes}*popen"], loadscopereorder=False)
     config = SimpleNamespace(
@@ -52,7 +48,7 @@ def run(processes: int, files: Mapping[str, float], tests: int = 3) -> list[tupl
         scheduler.add_node_collection(node, names)
     scheduler.schedule()
 
-    started: list[tuple[float, str]] = []
+    started: Started = []
     ends = [(0.0, n, -1) for n in range(processes)]  # (second, process, test that ended)
     while ends:
         now, n, ended = heapq.heappop(ends)
@@ -61,39 +57,41 @@ def run(processes: int, files: Mapping[str, float], tests: int = 3) -> list[tupl
         if nodes[n].queue:
             test = nodes[n].queue.pop(0)
             file = names[test].split("::")[0]
-            started.append((now, file))
+            started.append((now, n, file))
             heapq.heappush(ends, (now + files[file] / tests, n, test))
     assert len(started) == len(names)
     return started
 
 
+def processes_of(kind: str, started: Started) -> set[int]:
+    return {process for _, process, file in started if kind in file}
+
+
 def test_the_slowest_files_begin_first_and_stay_together() -> None:
     files = {f"test_{n}.py": float(n) for n in range(1, 9)}
     started = run(1, files)
-    assert [file for _, file in started[::3]] == [f"test_{n}.py" for n in range(8, 0, -1)]
+    assert [file for _, _, file in started[::3]] == [f"test_{n}.py" for n in range(8, 0, -1)]
 
 
 def test_processes_end_together() -> None:
     """Of 60 s, two processes have 30 s each, and the last file to begin is a short one."""
     files = {"test_z.py": 20.0, **{f"test_{n}.py": 2.0 for n in range(20)}}
-    began, file = max(run(2, files))
+    began, _, file = max(run(2, files))
     assert file != "test_z.py"
     assert began + files[file] / 3 <= 31
 
 
-def test_few_processes_run_spark_at_the_same_time() -> None:
-    spark = {f"{SPARK[0]}test_{n}.py": 30.0 for n in range(6)}
-    files = {**spark, **{f"test_{n}.py": 10.0 for n in range(60)}}
-    started = run(6, files)
-    for at, _ in started:
-        running = [f for began, f in started if f in spark and began <= at < began + 10]
-        assert len(running) <= SPARK_AT_A_TIME
-    assert started[0][1] in spark
+def test_files_that_share_a_jvm_go_to_few_processes() -> None:
+    spark = {f"spark-on-k8s/test_{n}.py": 30.0 for n in range(6)}
+    tools = {f"broker/test_java_{n}.py": 20.0 for n in range(6)}
+    started = run(6, {**spark, **tools, **{f"test_{n}.py": 10.0 for n in range(60)}})
+    assert len(processes_of("spark", started)) == 2
+    assert len(processes_of("java", started)) == 2
 
 
-def test_when_only_spark_is_left_all_processes_run_it() -> None:
-    spark = {f"{SPARK[0]}test_{n}.py": 30.0 for n in range(6)}
-    assert sum(at == 0 for at, _ in run(6, spark)) == 6
+def test_no_process_waits_for_others_that_have_the_jvm() -> None:
+    spark = {f"spark-on-k8s/test_{n}.py": 30.0 for n in range(6)}
+    assert len(processes_of("spark", run(6, spark))) == 6
 
 
 def test_without_times_the_directory_counts() -> None:

@@ -2,14 +2,14 @@
 
     pytest -n 6 --dist loadfile       # pytest_plugin.py gives xdist this scheduler
 
-A file stays in one process: what its tests share is started once. The times are those of the last
-run, kept in pytest's cache; a file that is not there has a guess by its directory. Files that start
-Spark are among the slowest; only some of them run at the same time, because each takes the memory
-of a JVM or two.
+A file stays in one process: what its tests share is started once. Files that share a JVM go to few
+processes, because each of them would start one. The times are those of the last run, kept in
+pytest's cache; a file that is not there has a guess by its directory.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -31,9 +31,12 @@ GUESSES_S = {
 }
 GUESS_S = 1.0
 
-# Files whose tests start Spark one after the other, and how many of them run at a time.
-SPARK = ("spark-on-k8s/", "cli/cli_tests/test_pipeline.py")
-SPARK_AT_A_TIME = 2
+# Files whose tests share a JVM of their process, and how many processes run them: a session of
+# Spark takes 1 GB and 3 s of CPU to start, the JVM of Apache Kafka's tools 1 s.
+SHARE_A_JVM = {
+    re.compile(r"^spark-on-k8s/"): 2,
+    re.compile(r"/test_java_\w+\.py$"): 2,
+}
 
 
 def guess_s(file: str) -> float:
@@ -46,22 +49,28 @@ class SlowestFirst(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     def __init__(self, config: Any, log: Any, seconds: Mapping[str, float]) -> None:
         super().__init__(config, log)
         self._seconds = seconds
+        self._with_jvm: dict[re.Pattern[str], list[Any]] = {kind: [] for kind in SHARE_A_JVM}
 
     def _assign_work_unit(self, node: Any) -> None:
-        given = [file for work in self.assigned_work.values() for file in unfinished(work)]
-        full = sum(file.startswith(SPARK) for file in given) >= SPARK_AT_A_TIME
-
-        def order(file: str) -> tuple[bool, float]:
-            later = full and file.startswith(SPARK)
-            return not later, self._seconds.get(file, guess_s(file))
-
-        self.workqueue.move_to_end(max(self.workqueue, key=order), last=False)
+        file = max(
+            self.workqueue,
+            key=lambda file: (not self._is_for_others(file, node), self._s(file)),
+        )
+        for kind, nodes in self._with_jvm.items():
+            if kind.search(file) and node not in nodes:
+                nodes.append(node)
+        self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 
+    def _s(self, file: str) -> float:
+        return self._seconds.get(file, guess_s(file))
 
-def unfinished(work: Mapping[str, Mapping[str, bool]]) -> list[str]:
-    """The files of a process that have tests to run; `work` is file → test → whether done."""
-    return [file for file, tests in work.items() if not all(tests.values())]
+    def _is_for_others(self, file: str, node: Any) -> bool:
+        """Enough other processes have the JVM of this file; used if there is nothing else left."""
+        return any(
+            kind.search(file) and node not in nodes and len(nodes) >= SHARE_A_JVM[kind]
+            for kind, nodes in self._with_jvm.items()
+        )
 
 
 class Seconds:
