@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -76,8 +77,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 SPARK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
-@pytest.hookimpl(wrapper=True)
+# Spark's py4j closes its sockets when they are collected, which may be in a later test.
+PY4J_IGNORED = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest reads the filters of warnings
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if "py4j" in sys.modules or item.get_closest_marker("spark") is not None:
+        for ignored in PY4J_IGNORED:
+            item.add_marker(pytest.mark.filterwarnings(ignored))
     if item.get_closest_marker("spark") is None or SPARK_JVM.keys() & os.environ.keys():
         return (yield)
     os.environ.update(SPARK_JVM)
