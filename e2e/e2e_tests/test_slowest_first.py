@@ -89,6 +89,14 @@ def test_files_that_share_a_jvm_go_to_few_processes() -> None:
     assert len(processes_of("java", started)) == 2
 
 
+def test_one_process_computes_while_the_others_wait_for_brokers() -> None:
+    clusters = {f"broker/broker_tests/cluster/test_{n}.py": 30.0 for n in range(8)}
+    started = run(3, {**clusters, **{f"test_{n}.py": 5.0 for n in range(20)}})
+    assert len(processes_of("cluster", started)) == 2
+    (first, *_) = [file for at, _, file in started if at == 0]
+    assert first not in clusters
+
+
 def test_no_process_waits_for_others_that_have_the_jvm() -> None:
     spark = {f"spark-on-k8s/test_{n}.py": 30.0 for n in range(6)}
     assert len(processes_of("spark", run(6, spark))) == 6

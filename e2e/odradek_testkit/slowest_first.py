@@ -3,7 +3,8 @@
     pytest -n 6 --dist loadfile       # pytest_plugin.py gives xdist this scheduler
 
 A file stays in one process: what its tests share is started once. Files that share a JVM go to few
-processes, because each of them would start one. The times are those of the last run, kept in
+processes, because each of them would start one. One process prefers files that only compute: the
+others mostly wait for brokers that they started. The times are those of the last run, kept in
 pytest's cache; a file that is not there has a guess by its directory.
 """
 
@@ -18,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 
 CACHE_KEY = "odradek/seconds"
 
-# Most of these start processes. The first prefix that fits counts; anything else takes a second.
+# These start processes. Anything else takes a second, and most of it only computes.
 GUESSES_S = {
     "spark-on-k8s/": 20.0,
     "broker/broker_tests/cluster/": 15.0,
@@ -26,7 +27,6 @@ GUESSES_S = {
     "operator/operator_tests/local/": 15.0,
     "e2e/e2e_tests/testing/": 10.0,
     "broker/broker_tests/security/": 5.0,
-    "broker/broker_tests/sim/": 5.0,
     "broker/broker_tests/clients/": 4.0,
 }
 GUESS_S = 1.0
@@ -50,20 +50,21 @@ class SlowestFirst(LoadFileScheduling):  # type: ignore[misc]  # it has no types
         super().__init__(config, log)
         self._seconds = seconds
         self._with_jvm: dict[re.Pattern[str], list[Any]] = {kind: [] for kind in SHARE_A_JVM}
+        self._computes: Any = None  # the process that prefers files without processes
 
     def _assign_work_unit(self, node: Any) -> None:
-        file = max(
-            self.workqueue,
-            key=lambda file: (not self._is_for_others(file, node), self._s(file)),
-        )
+        self._computes = self._computes or node
+        file = max(self.workqueue, key=lambda file: self._order(file, node))
         for kind, nodes in self._with_jvm.items():
             if kind.search(file) and node not in nodes:
                 nodes.append(node)
         self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 
-    def _s(self, file: str) -> float:
-        return self._seconds.get(file, guess_s(file))
+    def _order(self, file: str, node: Any) -> tuple[bool, bool, float]:
+        guess = guess_s(file)
+        preferred = node is self._computes and guess == GUESS_S
+        return not self._is_for_others(file, node), preferred, self._seconds.get(file, guess)
 
     def _is_for_others(self, file: str, node: Any) -> bool:
         """Enough other processes have the JVM of this file; used if there is nothing else left."""
