@@ -47,7 +47,7 @@ run: .venv/.stamp ## everything at once: six brokers in three racks, restarted u
 
 test: ## run the quick tests: real brokers, real clients, Spark; needs neither Go nor containers
 	@$(MAKE) -s -j4 tools spark compile
-	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist worksteal
+	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist loadfile
 
 test-kubernetes: ## run the tests with a real API server, whose programs are downloaded or built once
 	@$(MAKE) -s -j4 tools compile kubernetes-programs
@@ -148,10 +148,10 @@ check: .venv/.stamp ## check lint, formatting, types, layers, declared dependenc
 	@$(BIN)/deptry . --ignore DEP002,DEP004
 	@$(BIN)/python -m odradek_testkit.tiers
 	@$(BIN)/python -m odradek_api.crd --check
-	@$(MAKE) --no-print-directory helm-lint
-
-helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in charts/odradek/ci
 	@diff -r crds charts/odradek/files/crds || { echo "run make gen"; exit 1; }
+	@$(BIN)/python -m odradek_e2e.chart lint-if-built
+
+helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in charts/odradek/ci (builds helm once, with Go)
 	@$(BIN)/python -m odradek_e2e.chart lint
 
 helm-golden: .venv/.stamp ## regenerate the golden files of the Helm chart

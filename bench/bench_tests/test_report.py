@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek_bench import plots, report
+from odradek_bench import report
 from odradek_bench.case import Bench, Case, Metric, Sample, UnavailableError
 from odradek_bench.cases import ALL
 from odradek_bench.results import CaseResult, Results
@@ -104,6 +104,8 @@ def test_some_cases_measured_again_take_the_place_of_the_older_ones(results: Res
 
 
 def test_plots_are_pictures(results: Results, tmp_path: Path) -> None:
+    from odradek_bench import plots  # matplotlib would be imported by every test process
+
     names = plots.draw(results, tmp_path)
     assert names == ["ratios.png", "bulk.png", "latency.png"]
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in names)

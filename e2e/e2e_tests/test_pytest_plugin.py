@@ -36,3 +36,20 @@ def test_a_missing_program_skips_a_test(tmp_path: Path, required: str, expected:
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert expected in done.stdout.splitlines()[-1], done.stdout
+
+
+LEAKS = """
+import gc, socket, sys, types
+def test_a_leak(): socket.socket(); gc.collect()
+def test_spark_is_imported(): sys.modules["py4j"] = types.ModuleType("py4j")
+def test_a_socket_of_spark(): socket.socket(); gc.collect()
+"""
+
+
+def test_sockets_of_spark_fail_no_later_test(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(LEAKS)
+    command = [sys.executable, "-m", "pytest", "-p", "odradek_testkit.pytest_plugin"]
+    command += ["-p", "no:cacheprovider", "-W", "error", f"--rootdir={tmp_path}", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "FAILED test_it.py::test_a_leak" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout.splitlines()[-1], done.stdout

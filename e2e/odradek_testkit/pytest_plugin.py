@@ -3,21 +3,25 @@
 The kit itself raises typed errors and does not import pytest. This plugin turns them into skips;
 the root conftest.py loads it. With ODRADEK_REQUIRE_TOOLS set (CI) a missing program is a failure.
 With ODRADEK_TEST_DEADLINE (unix seconds) no long test begins later: CI has a time limit.
-It also marks the tests that need a Kubernetes, and runs one tier (tiers.py) with `--tier=NAME`.
+It also marks the tests that need a Kubernetes, runs one tier (tiers.py) with `--tier=NAME`, and
+begins with the slowest files when `--dist loadfile` spreads them over processes (slowest_first.py).
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from odradek_testkit.engines import ToolsMissingError
 from odradek_testkit.kubernetes.programs import ProgramsMissingError
+from odradek_testkit.slowest_first import CACHE_KEY, Seconds, SlowestFirst
 from odradek_testkit.small_disk import MountRefusedError
 from odradek_testkit.tiers import KUBERNETES_FIXTURES, TIERS, tier_of
 
@@ -54,12 +58,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=others)
 
 
+@pytest.hookimpl(optionalhook=True)  # of xdist, in the process that distributes the tests
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SlowestFirst | None:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    before = config.cache.get(CACHE_KEY, {}) if config.cache else {}
+    config.pluginmanager.register(Seconds(before), CACHE_KEY)
+    return SlowestFirst(config, log, before)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    measured = session.config.pluginmanager.get_plugin(CACHE_KEY)
+    if isinstance(measured, Seconds) and session.config.cache:
+        session.config.cache.set(CACHE_KEY, measured.all())
+
+
 # Drivers of pipelines live for seconds: the cheap compiler saves half of their CPU.
 SPARK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
-@pytest.hookimpl(wrapper=True)
+# Spark's py4j closes its sockets when they are collected, which may be in a later test.
+PY4J_IGNORED = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest reads the filters of warnings
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if "py4j" in sys.modules or item.get_closest_marker("spark") is not None:
+        for ignored in PY4J_IGNORED:
+            item.add_marker(pytest.mark.filterwarnings(ignored))
     if item.get_closest_marker("spark") is None or SPARK_JVM.keys() & os.environ.keys():
         return (yield)
     os.environ.update(SPARK_JVM)

@@ -45,7 +45,12 @@ FILE_BYTES_MAX = 16 << 20  # refuses a data file that was given by mistake
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _NAMES = {"int": "an integer", "str": "a string", "bool": "true or false", "float": "a number"}
-_EXAMPLES = {"milliseconds?": "10 seconds", "(k|m|g|t)": "2g", "Ki|Mi": "10Gi"}  # by pattern
+# What to write, by a part of the pattern that a value does not match.
+_EXPECTED = {
+    "milliseconds?": "a duration such as 10 seconds (also milliseconds, minutes, hours, days)",
+    "(k|m|g|t)": "a size of memory such as 2g (also k, m, t)",
+    "Ki|Mi": "a quantity such as 10Gi (also Ki, Mi, Ti, Pi, and k, M, G, T, P for powers of 1000)",
+}
 _NAMES |= {"array": "a list", "object": "a mapping", "null": "null"}
 
 
@@ -187,8 +192,8 @@ def _sentence(kind: Kind, text: str) -> tuple[str, str]:
         return field, f"{enum[1]} is not an allowed value{allowed}"
     if "matching regex" in what:
         pattern = what.split("regex ")[1]
-        example = next((text for key, text in _EXAMPLES.items() if key in pattern), "")
-        return field, f"does not match {pattern}" + (f"; for example {example}" if example else "")
+        expected = next((text for key, text in _EXPECTED.items() if key in pattern), "")
+        return field, f"expected {expected}" if expected else f"does not match {pattern}"
     what = re.sub(r"`(\w+)( \| null)?`", lambda m: _NAMES.get(m[1], m[1]), what)
     what = what.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
     return field, what[:1].lower() + what[1:]

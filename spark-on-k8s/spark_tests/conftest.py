@@ -51,14 +51,7 @@ def pipelines(broker: Server, tmp_path: Path) -> Pipelines:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """py4j closes its sockets when it is collected, and says so as a warning.
-
-    And Spark is slow to start: on a busy machine a test may wait a minute for its session.
-    """
+    """Spark is slow to start: on a busy machine a test may wait a minute for its session."""
     for item in items:
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            ignore = "ignore::pytest.PytestUnraisableExceptionWarning"
-            item.add_marker(pytest.mark.filterwarnings(ignore))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))
+        if item.get_closest_marker("spark") is not None and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))

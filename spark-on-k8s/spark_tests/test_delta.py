@@ -51,6 +51,7 @@ def rows(spark: SparkSession, pipelines: Pipelines) -> dict[int, str]:
     return {row.id: row.name for row in found}
 
 
+@pytest.mark.long  # four runs that merge: 15 s of CPU, as much as all quick tests of jobs
 def test_a_table_is_kept_equal_to_a_topic_by_key(spark: SparkSession, pipelines: Pipelines) -> None:
     """Replaced and deleted within a batch and across batches and runs; its change feed is read."""
     topic, changes = pipelines.topic(1), pipelines.topic(1)

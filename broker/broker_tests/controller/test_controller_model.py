@@ -42,6 +42,12 @@ def test_the_invariants_of_partitions_hold(first: int) -> None:
 
 # -- the model can fail ---------------------------------------------------------------------
 
+# Where the search for a planted bug begins: a seed that found it, so that it need not be searched.
+FIRST_SEED = {
+    "a restarted follower joins the ISR": 149,
+    "eligible although min.insync.replicas fell": 139,
+}
+
 
 def _ignores_broker_epochs(image: MetadataImage, isr: Sequence[BrokerId], states: object) -> bool:
     return all(broker in image.brokers and image.brokers[broker].active for broker in isr)
@@ -87,9 +93,10 @@ PLANTED = {
 def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED[bug])
     logging.disable(logging.CRITICAL)
+    first = FIRST_SEED.get(bug, 0)
     try:
         with pytest.raises(AssertionError, match="seed"):
-            run_seeds(range(SEEDS))
+            run_seeds([*range(first, SEEDS), *range(first)])
     finally:
         logging.disable(logging.NOTSET)
 

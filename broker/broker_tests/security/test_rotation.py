@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(on_apache(), reason="starts brokers of ours")
 
 RELOADED = "the new certificate or trust store is used"
 SESSION_MS = 8_000
-PAUSE_S = 0.005  # between two records: the rotation is under test, not the rate
-STEP_RECORDS = 50  # are written and read between two steps of a rotation
+PAUSE_S = 0.02  # between two records: the rotation is under test, not the rate
+STEP_RECORDS = 20  # are written and read between two steps of a rotation
 
 
 class Load:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -30,9 +31,14 @@ pytestmark = pytest.mark.skipif(on_apache(), reason="code and settings of our br
 
 CHECKS = TokenChecks(None, (), 30)
 NOW_MS = 1_800_000_000_000
-KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGERS = 20  # more than the event loop has threads
 DEEP = b"[" * 100_000
+
+
+@cache
+def key() -> rsa.RSAPrivateKey:
+    """Made by the first test that needs it: every test process imports this module."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def part(content: Any) -> str:
@@ -55,7 +61,7 @@ def part(content: Any) -> str:
 )
 def test_headers_that_no_provider_makes(header: Any) -> None:
     token = ".".join((part(header), part({"sub": "alice", "exp": NOW_MS}), part(b"x" * 256)))
-    for verify in (signed(CHECKS, lambda _: KEY.public_key()), unsecured(CHECKS)):
+    for verify in (signed(CHECKS, lambda _: key().public_key()), unsecured(CHECKS)):
         with pytest.raises(TokenError):
             verify(token, NOW_MS)
 
@@ -79,9 +85,10 @@ def test_claims_that_no_provider_makes(claims: Any) -> None:
     with pytest.raises(TokenError):
         unsecured(CHECKS)(f"{header}.{content}.", NOW_MS)
     message = f"{part({'alg': 'RS256'})}.{content}".encode()
-    signature = jwt.get_algorithm_by_name("RS256").sign(message, KEY)
+    signature = jwt.get_algorithm_by_name("RS256").sign(message, key())
+    token = f"{message.decode()}.{part(signature)}"
     with pytest.raises(TokenError):
-        signed(CHECKS, lambda _: KEY.public_key())(f"{message.decode()}.{part(signature)}", NOW_MS)
+        signed(CHECKS, lambda _: key().public_key())(token, NOW_MS)
 
 
 class SlowProvider:
@@ -90,7 +97,7 @@ class SlowProvider:
     def __init__(self) -> None:
         self.hangs, self.asked, self.released = False, threading.Event(), threading.Event()
         provider = self
-        jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key()))
+        jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key().public_key()))
         content = json.dumps({"keys": [jwk | {"kid": "one", "alg": "RS256"}]}).encode()
 
         class Handler(BaseHTTPRequestHandler):

@@ -7,6 +7,10 @@ until the average does. What was recorded is known first and throttled afterward
     quota 1,000 B/s; 20,000 B at once → rate 20,000 B / 10 s = 2,000 B/s
     → throttle for (2,000 - 1,000) / 1,000 × 10 s = 10 s, after which 20,000 B in 20 s are 1,000 B/s
 
+After a pause of all windows nothing is known any more, and the next request has 10 s of the quota
+for itself again: a client whose requests take more than 20 s of its quota each gets up to twice its
+rate.
+
 `TokenBucket` (mutations of the controller, KIP-599) holds tokens for `samples` windows and refills
 at the rate of the quota. It may go below zero: a large request is carried out as a whole, and the
 next has to wait until the bucket is full enough to reach zero.

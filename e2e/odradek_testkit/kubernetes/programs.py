@@ -160,14 +160,17 @@ def cache_dir() -> Path:
     return cache_home() / f"kubernetes-{KUBERNETES}"
 
 
+def find_program(name: str) -> Path | None:
+    """The path of a program, if this machine has it."""
+    given = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nonexistent")
+    return next((path for path in (cache_dir() / name, given / name) if path.exists()), None)
+
+
 def program(name: str) -> Path:
     """The path of a program; gets it if this machine does not have it yet."""
+    if found := find_program(name):
+        return found
     target = cache_dir() / name
-    if target.exists():
-        return target
-    given = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nonexistent") / name
-    if given.exists():
-        return given
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.parent / "build.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -58,8 +58,8 @@ WHO = "f.yaml: KafkaCluster default/m: "
         ),
         (
             {"storage": {"size": "ten"}},
-            r"spec.storage.size: does not match '^[0-9]+(\\.[0-9]+)?"
-            "(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$'; for example 10Gi",
+            "spec.storage.size: expected a quantity such as 10Gi (also Ki, Mi, Ti, Pi, and k, M, "
+            "G, T, P for powers of 1000)",
         ),
         (
             {"replication": {"factor": 4}},
