@@ -19,7 +19,8 @@ Reading pauses (and TCP slows the client down) while one of these is true:
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from librt.strings import read_i32_be
 
@@ -98,7 +99,8 @@ class Connection(Outgoing):
         self.waiter: Waiter | None = None  # while it waits for request memory
         self.on_probation = False  # see server.py
         self._resuming = False
-        self._when_closed: list[Callable[[], None]] | None = None
+        # Weak: a client makes as many sessions and instances as it likes, one after the other.
+        self._when_closed: WeakKeyDictionary[Any, Callable[[Any], None]] | None = None
         self._watch()
 
     @property
@@ -389,11 +391,11 @@ class Connection(Outgoing):
         self.principal = principal
         self.frame_bytes_max = self.server.frame_bytes_max
 
-    def when_closed(self, callback: Callable[[], None]) -> None:
-        """Calls it once, when this connection is closed."""
+    def when_closed(self, held: Any, close: Callable[[Any], None]) -> None:
+        """Calls `close(held)` once, when this connection is closed, if `held` still exists then."""
         if self._when_closed is None:
-            self._when_closed = []
-        self._when_closed.append(callback)
+            self._when_closed = WeakKeyDictionary()
+        self._when_closed[held] = close
 
     def close_when_sent(self, reason: str) -> None:
         """Reads no more; closed with `reason` when the pending responses are sent."""
@@ -429,8 +431,8 @@ class Connection(Outgoing):
                 exchange.on_disconnect()
                 self.server.memory.give_back(exchange.request_bytes)
         if self._when_closed is not None:
-            for callback in self._when_closed:
-                callback()
+            for held, close in tuple(self._when_closed.items()):
+                close(held)
             self._when_closed = None
         self.server.connection_closed(self, reason)
 

@@ -137,10 +137,7 @@ class Dispatcher:
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
-        handler = exchange.handler
-        if handler.access.urgent:
-            exchange.is_of_broker()
-        watched = Watched(outcome, self.slow, exchange, handler.name)
+        watched = Watched(outcome, self.slow, exchange, exchange.handler.name)
         self._keep(asyncio.ensure_future(self._finish(exchange, watched)))
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -149,7 +146,11 @@ class Dispatcher:
 
     async def _finish(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         try:
-            self._answer(exchange, await outcome)
+            answer = await outcome
+            # Not before: a client that may not send such a request must not get ahead of others.
+            if exchange.handler.access.urgent and not getattr(answer, "error_code", 0):
+                exchange.is_of_broker()
+            self._answer(exchange, answer)
         except Exception as error:
             self._failed(exchange, error)
         exchange.connection.unmute()

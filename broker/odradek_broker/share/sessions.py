@@ -14,7 +14,7 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.share_codes import EPOCH_MAX, FINAL_EPOCH
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class ShareSession:
     group_id: str
     member_id: str
