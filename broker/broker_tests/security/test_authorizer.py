@@ -1,10 +1,9 @@
 """Decisions of the authorizer, against a model that looks at every ACL, and what they cost."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from random import Random
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -85,11 +84,10 @@ def test_decides_as_the_model(
     assert allows(authorizer, client, operation, name) is expected  # remembered
 
 
-@given(st.lists(st.tuples(st.booleans(), acls()), max_size=30), st.sampled_from(NAMES))
-def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: str) -> None:
-    """The planted bug: a cached decision that is used after the ACLs have changed."""
+def after_each(steps: Iterable[tuple[bool, Acl]]) -> Iterator[tuple[Authorizer, set[Acl]]]:
+    """An authorizer after each ACL that is added (True) or removed, and the ACLs that it has."""
     authorizer, image = Authorizer(), EMPTY_IMAGE
-    entries: set[Any] = set()
+    entries: set[Acl] = set()
     for add, acl in steps:
         if add is (acl in entries):
             continue
@@ -97,6 +95,13 @@ def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: 
         image = delta.after
         entries ^= {acl}
         authorizer.apply(delta)
+        yield authorizer, entries
+
+
+@given(st.lists(st.tuples(st.booleans(), acls()), max_size=30), st.sampled_from(NAMES))
+def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: str) -> None:
+    """The planted bug: a cached decision that is used after the ACLs have changed."""
+    for authorizer, entries in after_each(steps):
         for operation in (READ, DESCRIBE):
             expected = naive(entries, "User:alice", HOSTS[0], operation, TOPIC, name)
             assert allows(authorizer, ALICE, operation, name) is expected
@@ -219,15 +224,7 @@ def test_any_resource_of_a_type_looks_at_the_acls_of_its_client(
     steps: list[tuple[bool, Acl]],
 ) -> None:
     """The index by principal against all ACLs, after every change."""
-    authorizer, image = Authorizer(), EMPTY_IMAGE
-    entries: set[Acl] = set()
-    for add, acl in steps:
-        if add is (acl in entries):
-            continue
-        delta = changed(image, add=[acl]) if add else changed(image, remove=[acl])
-        image = delta.after
-        entries ^= {acl}
-        authorizer.apply(delta)
+    for authorizer, entries in after_each(steps):
         for operation in (READ, WRITE):
             unnamed = naive(entries, "User:alice", HOSTS[0], operation, TOPIC, "hardcode")
             named = any_resource_allowed(entries, ALICE, operation, TOPIC)

@@ -48,8 +48,7 @@ CUT_OFF: Final = "closed by the client in the middle of a request"
 # this adds no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT: Final = 64
 UNSENT_BYTES_MAX: Final = 256 * 1024  # of responses in memory, without records in files
-# The smallest frame: api key, version, correlation id.
-MIN_FRAME_BYTES: Final = 8
+MIN_FRAME_BYTES: Final = 8  # api key, version, correlation id
 # The first two bytes of a TLS connection, where the size of a request should be.
 TLS_RECORD: Final = 0x1603
 # The size of a read, until one returns BULK_FROM_BYTES: then the next uses the shared buffer.
@@ -392,7 +391,7 @@ class Connection(Outgoing):
         self.frame_bytes_max = self.server.frame_bytes_max
 
     def when_closed(self, held: Any, close: Callable[[Any], None]) -> None:
-        """Calls `close(held)` once, when this connection is closed, if `held` still exists then."""
+        """See RequestContext."""
         if self._when_closed is None:
             self._when_closed = WeakKeyDictionary()
         self._when_closed[held] = close
@@ -430,10 +429,9 @@ class Connection(Outgoing):
             if exchange.on_disconnect is not None:
                 exchange.on_disconnect()
                 self.server.memory.give_back(exchange.request_bytes)
-        if self._when_closed is not None:
-            for held, close in tuple(self._when_closed.items()):
-                close(held)
-            self._when_closed = None
+        for held, close in tuple((self._when_closed or {}).items()):
+            close(held)
+        self._when_closed = None
         self.server.connection_closed(self, reason)
 
 
