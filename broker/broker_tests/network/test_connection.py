@@ -25,6 +25,7 @@ from odradek_broker.network.connection import SMALL_READ_BYTES
 from odradek_broker.network.large_frame import FIRST_BUFFER_BYTES
 from odradek_broker.network.outgoing import SENT_MAX
 from odradek_broker.runtime.listeners import Listener
+from odradek_protocol.error_codes import ErrorCode
 
 
 def test_answers_keep_the_order_of_requests_whatever_finishes_first() -> None:
@@ -316,6 +317,25 @@ def test_only_a_request_that_was_accepted_puts_a_connection_before_others(error_
         bench.gates[0].set_result(error_code)
         await answer(client)
         assert bool(urgent) is (error_code == 0)
+
+    run(story)
+
+
+@pytest.mark.parametrize("error_code", [0, ErrorCode.cluster_authorization_failed])
+def test_quotas_apply_to_a_broker_request_that_was_refused(error_code: int) -> None:
+    """The attack: a client without rights sends requests of brokers, which no quota limits."""
+
+    async def story(bench: Bench) -> None:
+        bench.server.dispatcher._handlers[METADATA].internal = True
+        quotas = bench.server.dispatcher._broker.quotas
+        quotas.apply({(("user", None),): {"request_percentage": 1e-9}})
+        client = await bench.client()
+        client.writer.write(frame(METADATA, 1, struct.pack(">i", 0)))
+        await until(lambda: bool(bench.gates))
+        (connection,) = bench.server.connections
+        bench.gates[0].set_result(error_code)
+        await answer(client)
+        assert (connection._throttled is not None) is bool(error_code)
 
     run(story)
 

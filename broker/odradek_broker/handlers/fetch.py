@@ -71,15 +71,19 @@ def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
         ctx.disconnect("the broker is starting")
         ctx.respond([], 0)
         return
+    is_follower = False
     try:
         if request.replica_id >= 0:
             check_sender(ctx)
+            # A client without the right is refused for each partition, and changes nothing here.
+            is_follower = ctx.broker.authorizer is None or is_of_cluster(ctx)
+        if is_follower:
             ctx.is_of_broker()
         uses_topic_ids = ctx.api_version >= TOPIC_ID_FROM
         session, partitions = ctx.broker.fetch_sessions.find(
             request, uses_topic_ids, ctx.broker.clock.monotonic_ms()
         )
-        if request.replica_id >= 0 and fetch_session.is_incremental(request):
+        if is_follower and fetch_session.is_incremental(request):
             note_stopped(ctx.broker, request)
     except KafkaError as error:
         _refuse(ctx, error.code)

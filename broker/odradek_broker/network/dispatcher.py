@@ -158,7 +158,7 @@ class Dispatcher:
     def _answer(self, exchange: Exchange, answer: Struct, version: int | None = None) -> None:
         if version is None:
             version = exchange.api_version
-        if self._broker.quotas.limited and not self._exempt(exchange):
+        if self._broker.quotas.limited and not self._exempt(exchange, answer):
             throttle_ms = throttle_request(exchange, getattr(answer, "throttle_time", 0))
             if "throttle_time" in api.response_fields(exchange.api_key, version):
                 answer.throttle_time = throttle_ms
@@ -166,9 +166,11 @@ class Dispatcher:
         response = header + api.encode_response(exchange.api_key, version, answer)
         exchange.respond([response], len(response))
 
-    def _exempt(self, exchange: Exchange) -> bool:
+    def _exempt(self, exchange: Exchange, answer: Struct) -> bool:
         """Requests between brokers are never throttled by client quotas, nor are logins: their
-        responses have no throttle time."""
+        responses have no throttle time. Those of a client that may not send them are."""
+        if getattr(answer, "error_code", 0) == ErrorCode.cluster_authorization_failed:
+            return False
         return (
             exchange.handler.internal
             or exchange.api_key in (sasl_handshake.API_KEY, sasl_authenticate.API_KEY)
