@@ -51,7 +51,8 @@ def unknown_mechanism(raw: StrangerConnection, *_: str) -> Struct | None:
 def test_the_answer_comes_after_the_delay_and_is_the_same_for_all(
     start_broker: StartBroker,
 ) -> None:
-    """connection.failed.authentication.delay.ms: whoever guesses waits, whatever was wrong."""
+    """connection.failed.authentication.delay.ms applies to every failed login, so that guessing is
+    slow, and the answer does not say what was wrong."""
     setting = {"connection.failed.authentication.delay.ms": str(DELAY_MS)}
     broker = start_broker(sasl_settings("SASL_PLAINTEXT", f"PLAIN,{SCRAM}", **setting))
     assert isinstance(broker, RunningBroker)
