@@ -197,6 +197,8 @@ def test_a_client_cannot_say_that_a_follower_has_stopped(tmp_path: Path, may: bo
 
         opened = await fetch_as_broker_3((0, 0), topics=[(None, TOPIC_ID.bytes, [at(1)])])
         assert opened.session_id
+        sessions = broker.fetch_sessions._sessions
+        assert sessions[opened.session_id].privileged is may
         if not may:
             code = opened.topics[0][2][0].error_code
             assert code == ErrorCode.topic_authorization_failed
