@@ -19,6 +19,7 @@ from odradek_broker.security.connection_limits import ConnectionLimits, parse_ov
 from odradek_broker.security.rates import Windows
 from odradek_protocol.acl_codes import AclOperation, AclResource
 from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 from odradek_testkit.engines import engine, on_apache
 
 MAPPED = "::ffff:10.0.0.7"
@@ -86,7 +87,7 @@ def test_a_listener_on_all_addresses_of_ipv6_denies_an_address_of_ipv4(tmp_path:
         "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
     }
     with engine()(settings, directory=tmp_path) as broker:
-        topic = acls.Struct(
+        topic = Struct(
             name="orders", num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
         acls.ask(

@@ -51,7 +51,8 @@ async def describe_offsets(check: Check, request: Struct, call: Call) -> Struct:
     hidden: list[list[Struct]] = []  # of each entry: a group may be named twice
     groups = []
     for one in asked:
-        topics, others = one.topics, []
+        topics = one.topics
+        others: list[Struct] = []
         if topics is not None:
             topics, others = check.split(DESCRIBE, TOPIC, topics, lambda t: t.topic_name)
         hidden.append([_undescribed(topic) for topic in others])
