@@ -162,6 +162,23 @@ def test_a_replica_id_on_a_client_listener_is_refused(tmp_path: Path) -> None:
     run(story, tmp_path)
 
 
+def test_client_quotas_do_not_throttle_replication(tmp_path: Path) -> None:
+    """Everybody may read a byte per second: a consumer gets no records, a follower gets all."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a" * 1_000)
+        await until(lambda: all(cluster.partition(i).high_watermark == 1 for i in ALL))
+        quotas = cluster.context(ONE).quotas
+        quotas.apply({(("user", None),): {"consumer_byte_rate": 1.0, "request_percentage": 1e-9}})
+        read = await cluster.consume(1, consumer_request(0, "", 17), 17)
+        assert not read.topics
+        for _ in range(3):
+            assert (await follower_fetch(cluster, 1, at(0))).records
+
+    run(story, tmp_path)
+
+
 @pytest.mark.parametrize("may", [False, True])
 def test_a_client_cannot_say_that_a_follower_has_stopped(tmp_path: Path, may: bool) -> None:
     """The attack: on a listener that brokers share with clients, a client without CLUSTER_ACTION
