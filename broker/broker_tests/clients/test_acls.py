@@ -35,6 +35,7 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS, DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS
     30,
     31,
 )
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 FIND_COORDINATOR, HEARTBEAT = 10, 68  # of members of the consumer protocol
 LOADING = (
     ErrorCode.coordinator_not_available,
@@ -227,6 +228,39 @@ def test_a_right_is_revoked_on_connections_that_are_open(broker: Server) -> None
         ask(broker, ADMIN, DELETE_ACLS, 3, filters=[Struct(**filter_(permission_type=DENY))])
         wait_until(lambda: not described(broker, permission_type=DENY))
         assert produce_on(connection, "orders") is allowed
+
+
+def test_a_group_that_is_named_twice_shows_no_hidden_topic(broker: Server) -> None:
+    """The attack: OffsetFetch of a group with one topic and, in the same request, of the same group
+    with all topics, so that the rights of one entry are applied to the other."""
+    group = {"group_id": "readers", "member_id": "", "generation_id_or_member_epoch": -1}
+    partition = Struct(
+        partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
+    )
+    committed = [Struct(name=name, partitions=[partition]) for name in ("orders", "secret")]
+
+    def commits() -> bool:
+        ask(broker, ADMIN, FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["readers"])
+        answer = ask(
+            broker, ADMIN, OFFSET_COMMIT, 8, **group, group_instance_id=None, topics=committed
+        )
+        codes = {topic.partitions[0].error_code for topic in answer.topics}
+        assert codes <= {ErrorCode.none, *LOADING}, codes
+        return codes == {ErrorCode.none}
+
+    wait_until(commits, deadline_s=60)
+    create(broker, acl(GROUP, "readers", CLIENT, DESCRIBE), acl(TOPIC, "orders", CLIENT, DESCRIBE))
+    named = Struct(
+        group_id="readers", topics=[Struct(name="orders", partition_indexes=[0])],
+        member_id=None, member_epoch=-1,
+    )  # fmt: skip
+    all_topics = Struct(group_id="readers", topics=None, member_id=None, member_epoch=-1)
+    for asked in ([named, all_topics], [all_topics, named], [all_topics, all_topics]):
+        answer = ask(broker, CLIENT, OFFSET_FETCH, 8, groups=asked, require_stable=False)
+        assert len(answer.groups) == 2
+        for one in answer.groups:
+            seen = {topic.name: topic.partitions[0].committed_offset for topic in one.topics}
+            assert seen == {"orders": 7}
 
 
 def test_changing_acls_needs_alter_on_the_cluster(broker: Server) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from urllib.request import urlopen
@@ -22,6 +21,7 @@ from odradek_protocol.messages.headers import request_header, response_header
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.clients import create_topic, wait_until
 from odradek_testkit.engines import RunningBroker, Server
+from odradek_testkit.raw_requests import RawConnection
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
@@ -38,29 +38,18 @@ class Asker:
 
     def __init__(self, server: Server, client_id: str) -> None:
         host, _, port = server.bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)))
+        self._raw = RawConnection(socket.create_connection((host, int(port))))
         self._client_id = client_id
 
     def ask(self, api_key: int, version: int, request: Struct) -> Struct:
         frame = request_header(api_key, version, 1, self._client_id)
         frame += encode_request(api_key, version, request)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        (size,) = struct.unpack(">i", self._exactly(4))
-        answer = self._exactly(size)
+        answer = self._raw.ask(frame)
         at = len(response_header(api_key, version, 1))
         return decode_response(api_key, version, answer, at)
 
-    def _exactly(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            part = self._socket.recv(count - len(data))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            data += part
-        return bytes(data)
-
     def close(self) -> None:
-        self._socket.close()
+        self._raw.socket.close()
 
 
 @pytest.fixture

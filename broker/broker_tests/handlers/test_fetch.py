@@ -1,20 +1,26 @@
 """Fetch by followers and by consumers in racks: which replica answers, and with what."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from broker_tests.handlers.test_forwarding import with_rights
 from broker_tests.partition.support import ONE, TOPIC_ID, topic
 from broker_tests.replication.support import ALL, Cluster, Exchange, run, until
-from odradek_broker.handlers import fetch
+from odradek_broker.handlers import fetch, registry
+from odradek_broker.model.principal import Principal
 from odradek_broker.partition.read_replica import RACK_AWARE
+from odradek_broker.runtime.metrics import Metrics
 from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages import api
 from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
 from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
+    FetchedResponse,
     decode_fetch_response,
     encode_fetch_request,
 )
@@ -154,6 +160,81 @@ def test_a_replica_id_on_a_client_listener_is_refused(tmp_path: Path) -> None:
         assert response.error_code == ErrorCode.cluster_authorization_failed
 
     run(story, tmp_path)
+
+
+def test_client_quotas_do_not_throttle_replication(tmp_path: Path) -> None:
+    """Everybody may read a byte per second: a consumer gets no records, a follower gets all."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a" * 1_000)
+        await until(lambda: all(cluster.partition(i).high_watermark == 1 for i in ALL))
+        quotas = cluster.context(ONE).quotas
+        quotas.apply({(("user", None),): {"consumer_byte_rate": 1.0, "request_percentage": 1e-9}})
+        read = await cluster.consume(1, consumer_request(0, "", 17), 17)
+        assert not read.topics
+        for _ in range(3):
+            assert (await follower_fetch(cluster, 1, at(0))).records
+
+    run(story, tmp_path)
+
+
+@pytest.mark.parametrize("may", [False, True])
+def test_a_client_cannot_say_that_a_follower_has_stopped(tmp_path: Path, may: bool) -> None:
+    """The attack: on a listener that brokers share with clients, a client without CLUSTER_ACTION
+    opens a session as broker 3 and then forgets a partition in it; the leader would keep broker 3
+    out of the ISR. 1. the session opens, its partition is refused; 2. the partition is forgotten:
+    nothing has changed, unless the sender may act as a broker."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        cluster.down |= {3}  # type: ignore[arg-type]  # its own fetches would clear the mark
+        rights = {"test": ["CLUSTER_ACTION"]} if may else {}
+        apis = registry.build_apis(Metrics())
+        changed = {"apis": apis, "authorizer": with_rights(**rights)}
+        broker: Any = SimpleNamespace(**{**vars(cluster.context(ONE)), **changed})
+
+        async def fetch_as_broker_3(session: tuple[int, int], **named: Any) -> FetchedResponse:
+            request = FetchRequest(
+                replica_id=3,
+                replica_epoch=103,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=0,
+                session_id=session[0],
+                session_epoch=session[1],
+                topics=named.get("topics", []),
+                forgotten_topics=named.get("forgotten", []),
+            )
+            exchange = Sent(broker, 1, 17, "PLAINTEXT")
+            fetch.serve(exchange, encode_fetch_request(17, request), 0)
+            return decode_fetch_response(17, memoryview(await exchange.answer)[5:])
+
+        opened = await fetch_as_broker_3((0, 0), topics=[(None, TOPIC_ID.bytes, [at(1)])])
+        assert opened.session_id
+        sessions = broker.fetch_sessions._sessions
+        assert sessions[opened.session_id].privileged is may
+        if not may:
+            code = opened.topics[0][2][0].error_code
+            assert code == ErrorCode.topic_authorization_failed
+        leading = cluster.partition(1).leading
+        assert leading is not None
+        assert not leading.followers[BrokerId(3)].stopped
+        forgotten = [(None, TOPIC_ID.bytes, [0])]
+        await fetch_as_broker_3((opened.session_id, 1), forgotten=forgotten)
+        assert leading.followers[BrokerId(3)].stopped is may
+
+    run(story, tmp_path, replica_lag_time_max_ms="60000")
+
+
+class Sent(Exchange):
+    """A request of User:test."""
+
+    @property
+    def principal(self) -> Principal:
+        return Principal("User", "test")
 
 
 def test_consumers_are_sent_to_the_replica_in_their_rack(tmp_path: Path) -> None:

@@ -199,3 +199,24 @@ def test_a_closed_session_unsubscribes() -> None:
     assert (forgotten.listeners, closed.listeners) == (set(), {session})
     sessions.close(session.id)
     assert closed.listeners == set()
+
+
+def test_the_number_of_partitions_is_limited() -> None:
+    """The attack: a consumer adds partitions that do not exist to its session, more with each
+    request. Its session ends, and it continues without one; followers are not affected."""
+    sessions = FetchSessions(10, Random(1), partitions_max=10)
+    other = open_session(sessions)
+    session = open_session(sessions)
+    named = [("none", [(index, 0) for index in range(6)])]
+    sessions.resume(request(session.id, 1, named), False, 0.0)
+    with pytest.raises(KafkaError) as refused:
+        sessions.resume(request(session.id, 2, [("more", [(0, 0)])]), False, 0.0)
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    assert sessions._partitions == 2
+    sessions.resume(request(other.id, 1, forgotten=[("t", [0])]), False, 0.0)
+    assert sessions._partitions == 1
+    many = [("t", [(index, 0) for index in range(10)])]
+    assert try_to_open(sessions, many) is None
+    assert try_to_open(sessions, many, privileged=True) is not None
+    sessions.close(other.id)
+    assert sessions._partitions == 0

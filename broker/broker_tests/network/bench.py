@@ -39,7 +39,7 @@ class Bench:
         self.metrics = Metrics()
         self.clients: list[asyncio.StreamWriter] = []
         self.held: list[tuple[Exchange, bytes]] = []
-        self.gates: list[asyncio.Future[None]] = []
+        self.gates: list[asyncio.Future[int]] = []  # of requests; the result is an error code
         apis = ApiTable(
             [
                 self._handler(ECHO, "Echo", serve=self._echo),
@@ -84,8 +84,7 @@ class Bench:
     async def _await_gate(self, ctx: RequestContext, request: Struct) -> Struct:
         gate = self.loop.create_future()
         self.gates.append(gate)
-        await gate
-        return Struct(brokers=[], topics=[], controller_id=7)
+        return Struct(brokers=[], topics=[], controller_id=7, error_code=await gate)
 
     async def client(self) -> Client:
         reader, writer = await asyncio.open_connection(*self.address)

@@ -18,12 +18,14 @@ import pytest
 
 from broker_tests.network.bench import ECHO, HELD, METADATA, Bench, answer, frame, run, until
 from odradek_broker.handlers.context import Chunks, RequestContext
+from odradek_broker.handlers.handler import Access
 from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module
 from odradek_broker.network.connection import SMALL_READ_BYTES
 from odradek_broker.network.large_frame import FIRST_BUFFER_BYTES
 from odradek_broker.network.outgoing import SENT_MAX
 from odradek_broker.runtime.listeners import Listener
+from odradek_protocol.error_codes import ErrorCode
 
 
 def test_answers_keep_the_order_of_requests_whatever_finishes_first() -> None:
@@ -197,9 +199,9 @@ def test_an_awaited_request_is_not_overtaken() -> None:
             await asyncio.sleep(0)
         assert len(bench.gates) == 1
         assert bench.metrics.request("Echo").versions == {}
-        bench.gates[0].set_result(None)
+        bench.gates[0].set_result(0)
         await until(lambda: len(bench.gates) == 2)
-        bench.gates[1].set_result(None)
+        bench.gates[1].set_result(0)
         assert [(await answer(client))[0] for _ in range(4)] == [1, 2, 3, 4]
 
     run(story)
@@ -267,6 +269,73 @@ def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled(
         client.writer.close()
         await until(lambda: bench.metrics.connections == 0)
         assert cancelled == [True]
+
+    run(story)
+
+
+def test_a_connection_keeps_nothing_alive_that_ends_with_it() -> None:
+    """The attack: one connection opens a share session after the other, or asks for one instance
+    id of client metrics after the other, and each of them stays until it is closed."""
+
+    class Session:
+        pass
+
+    async def story(bench: Bench) -> None:
+        client = await bench.client()
+        client.writer.write(frame(HELD, 1))
+        await until(lambda: bench.holds(1))
+        ctx, _ = bench.held[0]
+        closed: list[Session] = []
+        kept, dropped = Session(), Session()
+        for session in (kept, dropped, kept):
+            ctx.when_closed(session, closed.append)
+        gone = weakref.ref(dropped)
+        del dropped, session
+        assert gone() is None
+        client.writer.close()
+        await until(lambda: bool(closed))
+        assert closed == [kept]
+        late = Session()
+        ctx.when_closed(late, closed.append)  # by a request that ended after its connection
+        assert closed == [kept, late]
+
+    run(story)
+
+
+@pytest.mark.parametrize("error_code", [0, 31])
+def test_only_a_request_that_was_accepted_puts_a_connection_before_others(error_code: int) -> None:
+    """The attack: a client without rights sends heartbeats of brokers, which are refused (31), so
+    that its connection is read before those of others."""
+
+    async def story(bench: Bench) -> None:
+        bench.server.dispatcher._handlers[METADATA].access = Access(urgent=True)
+        client = await bench.client()
+        client.writer.write(frame(METADATA, 1, struct.pack(">i", 0)))
+        await until(lambda: bool(bench.gates))
+        urgent = bench.loop.poller.urgent
+        assert not urgent, "it is not known yet whether it is accepted"
+        bench.gates[0].set_result(error_code)
+        await answer(client)
+        assert bool(urgent) is (error_code == 0)
+
+    run(story)
+
+
+@pytest.mark.parametrize("error_code", [0, ErrorCode.cluster_authorization_failed])
+def test_quotas_apply_to_a_broker_request_that_was_refused(error_code: int) -> None:
+    """The attack: a client without rights sends requests of brokers, which no quota limits."""
+
+    async def story(bench: Bench) -> None:
+        bench.server.dispatcher._handlers[METADATA].internal = True
+        quotas = bench.server.dispatcher._broker.quotas
+        quotas.apply({(("user", None),): {"request_percentage": 1e-9}})
+        client = await bench.client()
+        client.writer.write(frame(METADATA, 1, struct.pack(">i", 0)))
+        await until(lambda: bool(bench.gates))
+        (connection,) = bench.server.connections
+        bench.gates[0].set_result(error_code)
+        await answer(client)
+        assert (connection._throttled is not None) is bool(error_code)
 
     run(story)
 

@@ -1,10 +1,9 @@
 """Decisions of the authorizer, against a model that looks at every ACL, and what they cost."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from random import Random
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -28,7 +27,14 @@ from odradek_broker.metadata.records import (
 )
 from odradek_broker.model.acl import Acl
 from odradek_broker.model.principal import ANONYMOUS, Principal
-from odradek_broker.security.authorizer import Authorizer, Client
+from odradek_broker.security.authorizer import (
+    DENIALS_LOGGED_MAX,
+    NAMES_MAX,
+    Authorizer,
+    Client,
+    RequestLog,
+)
+from odradek_broker.security.resource_types import any_resource_allowed
 from odradek_protocol.acl_codes import AclOperation, AclResource
 
 TOPIC, GROUP = AclResource.TOPIC, AclResource.GROUP
@@ -78,11 +84,10 @@ def test_decides_as_the_model(
     assert allows(authorizer, client, operation, name) is expected  # remembered
 
 
-@given(st.lists(st.tuples(st.booleans(), acls()), max_size=30), st.sampled_from(NAMES))
-def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: str) -> None:
-    """The planted bug: a cached decision that is used after the ACLs have changed."""
+def after_each(steps: Iterable[tuple[bool, Acl]]) -> Iterator[tuple[Authorizer, set[Acl]]]:
+    """An authorizer after each ACL that is added (True) or removed, and the ACLs that it has."""
     authorizer, image = Authorizer(), EMPTY_IMAGE
-    entries: set[Any] = set()
+    entries: set[Acl] = set()
     for add, acl in steps:
         if add is (acl in entries):
             continue
@@ -90,6 +95,13 @@ def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: 
         image = delta.after
         entries ^= {acl}
         authorizer.apply(delta)
+        yield authorizer, entries
+
+
+@given(st.lists(st.tuples(st.booleans(), acls()), max_size=30), st.sampled_from(NAMES))
+def test_remembers_nothing_across_a_change(steps: list[tuple[bool, Acl]], name: str) -> None:
+    """The planted bug: a cached decision that is used after the ACLs have changed."""
+    for authorizer, entries in after_each(steps):
         for operation in (READ, DESCRIBE):
             expected = naive(entries, "User:alice", HOSTS[0], operation, TOPIC, name)
             assert allows(authorizer, ALICE, operation, name) is expected
@@ -169,6 +181,54 @@ def test_log_has_the_words_of_kafka(caplog: pytest.LogCaptureFixture) -> None:
     decisions = with_acls(allow(WRITE)).decisions(ALICE, WRITE, TOPIC)
     decisions.log("a", decisions.about("a"), "PRODUCE")
     assert len(caplog.messages) == 1  # grants only at DEBUG
+
+
+def test_a_request_that_names_many_resources_does_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The attack: one request about 100,000 names takes the event loop five seconds of logging."""
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+    decisions = with_acls().decisions(ALICE, DESCRIBE, TOPIC)
+    log = RequestLog("METADATA")
+    for n in range(1_000):
+        log.add(decisions, f"t{n}", decisions.about(f"t{n}"))
+    assert len(caplog.messages) == DENIALS_LOGGED_MAX + 1
+    assert "on resource = Topic:LITERAL:t99 " in caplog.messages[-2]
+    assert caplog.messages[-1] == (
+        "Principal = User:alice from host = 127.0.0.1: further denials for this METADATA request "
+        "are not logged"
+    )
+    RequestLog("METADATA").add(decisions, "x", decisions.about("x"))  # the next request
+    assert "Topic:LITERAL:x " in caplog.messages[-1]
+
+
+def test_names_that_a_client_makes_up_do_not_fill_the_memory() -> None:
+    """The attack: millions of names, or ids of groups with 32 KB each, that are all remembered."""
+    authorizer = with_acls(allow(READ, name="a"))
+    clients = [Client(Principal("User", f"u{n}"), "h") for n in range(30)]
+
+    def remembered() -> int:
+        return sum(len(found._known) for found in authorizer._sessions.values())
+
+    for n in range(NAMES_MAX):
+        assert not allows(authorizer, clients[n % 30], READ, f"t{n}")
+    assert remembered() == NAMES_MAX
+    assert not allows(authorizer, clients[0], READ, "x" * 250)
+    assert remembered() == NAMES_MAX, "a name that no topic can have"
+    assert allows(authorizer, ALICE, READ, "a")
+    assert remembered() <= 1
+
+
+@given(st.lists(st.tuples(st.booleans(), acls()), max_size=30))
+def test_any_resource_of_a_type_looks_at_the_acls_of_its_client(
+    steps: list[tuple[bool, Acl]],
+) -> None:
+    """The index by principal against all ACLs, after every change."""
+    for authorizer, entries in after_each(steps):
+        for operation in (READ, WRITE):
+            unnamed = naive(entries, "User:alice", HOSTS[0], operation, TOPIC, "hardcode")
+            named = any_resource_allowed(entries, ALICE, operation, TOPIC)
+            assert authorizer.allowed_for_any(ALICE, operation, TOPIC) is (unnamed or named)
 
 
 def test_a_check_looks_at_few_of_many_acls() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from broker_tests.conftest import StartBroker
 from broker_tests.security.tls_support import Authority, client, listener, tls_settings, trusting
 from odradek_protocol.client import AnyBroker, ApiKey, Struct
 from odradek_testkit.engines import RunningBroker, on_apache
+from odradek_testkit.stranger import StrangerConnection
 from odradek_testkit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="settings and logs of our broker")
@@ -61,6 +63,31 @@ def test_others_are_served_during_200_slow_handshakes(
         assert all(is_closed(one) for one in slow)
     log = broker.log()
     assert "too many at a time" in log or "not complete after 3000 ms" in log
+
+
+def test_one_address_does_not_end_the_handshakes_of_others(
+    start_broker: StartBroker, authority: Authority
+) -> None:
+    """The attack: more connections than handshakes may run at a time, each new one ending the
+    oldest. 1. A client has connected and is slow; 2. another address opens 200 connections;
+    3. the first client ends its handshake and is served."""
+    settings = tls_settings(authority, authority.issue("server"))
+    more = {"odradek.ssl.handshake.timeout.ms": "3600000"}
+    broker = start_broker(listener("SSL", **settings, **more))
+    context = ssl.create_default_context(cafile=str(authority.trusted()))
+    with ExitStack() as stack:
+        slow = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), 60))
+        for _ in range(SLOW):
+            stack.enter_context(
+                socket.create_connection(
+                    ("127.0.0.1", broker.port), 60, source_address=("127.0.0.2", 0)
+                )
+            )
+        wait_until(lambda: "too many at a time" in broker.log())
+        secured = stack.enter_context(context.wrap_socket(slow, server_hostname="localhost"))
+        versions = StrangerConnection(secured).call(ApiKey.API_VERSIONS, 0, Struct())
+        assert versions is not None
+        assert versions.api_keys
 
 
 def test_a_key_store_is_changed_by_the_admin_api(

@@ -1,10 +1,16 @@
 """Quotas without I/O: Kafka's precedence, its windows, and properties of both measurements."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.throttling import CLIENT_ID_LENGTH_MAX, client_of
 from odradek_broker.metadata.client_quotas import QuotaEntity
+from odradek_broker.model.principal import ANONYMOUS
 from odradek_broker.security.quotas import CLIENTS_MAX, ClientQuotas, QuotaClient
 from odradek_broker.security.rates import SampledRate, TokenBucket, Windows
 
@@ -83,6 +89,12 @@ class TestPrecedence:
         quotas = ClientQuotas()
         quotas.apply({(("ip", "10.0.0.7"),): {"connection_creation_rate": 1.0}})
         assert not quotas.limited
+
+    def test_a_long_client_id_is_measured_by_its_beginning(self) -> None:
+        """The attack: 10,000 client ids of 32 KB, which are all kept."""
+        ctx = SimpleNamespace(principal=ANONYMOUS, client_id="c" * 32_767)
+        found = client_of(cast(RequestContext, ctx))
+        assert found == QuotaClient("ANONYMOUS", "c" * CLIENT_ID_LENGTH_MAX)
 
     def test_client_ids_made_up_by_clients_do_not_fill_the_memory(self) -> None:
         quotas = quotas_for({(("client-id", None),): 10.0})

@@ -299,6 +299,19 @@ def test_replayed_truncated_and_reused_scram_messages(
         assert attempt.call(ApiKey.METADATA, 1, Struct(topics=None)) is None
 
 
+@pytest.mark.timeout(120)
+def test_a_message_that_is_hard_to_read_holds_up_nobody(
+    start_broker: StartBroker, connect: Connect
+) -> None:
+    """The attack: 200 extensions and a comma, which one expression could match in 2**200 ways."""
+    broker = start_broker(sasl_settings("SASL_PLAINTEXT", "PLAIN,SCRAM-SHA-256"))
+    answer = scram_first(connect(broker), b"n,,n=bob,r=abc" + b",x=1" * 200 + b",")
+    assert answer is not None
+    assert answer.error_code == 58
+    with client(broker.bootstrap, login("PLAIN", "alice", PASSWORD)) as kafka:
+        assert kafka.metadata().brokers
+
+
 def test_unknown_users_get_a_salt_too(start_broker: StartBroker, connect: Connect) -> None:
     broker = start_broker(sasl_settings("SASL_PLAINTEXT", "SCRAM-SHA-256"))
     salts = []

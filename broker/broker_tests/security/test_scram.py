@@ -82,6 +82,23 @@ def test_an_unknown_user_fails_at_the_proof_only() -> None:
         conversation.step(client.final(first), 0)
 
 
+@pytest.mark.parametrize("user", [USER, "nobody"])
+def test_the_work_is_the_same_whether_a_user_exists(user: str) -> None:
+    """The attack: the first answer to a name that exists comes some microseconds earlier."""
+    number = ScramMechanism.SCRAM_SHA_256
+    made = make_credential(number, PASSWORD, b"salt" * 6)
+    asked = []
+
+    def decoy(name: str) -> ScramCredential:
+        asked.append(name)
+        return made
+
+    known = {USER: made}.get
+    conversation = Scram("SCRAM-SHA-256", known, "nonce", decoy)
+    conversation.step(ScramClient("SCRAM-SHA-256", user, PASSWORD).first(), 0)
+    assert asked == [user]
+
+
 def test_unknown_users_look_like_the_known_ones() -> None:
     """Salt and iterations tell nothing: a stranger sees what some user has, always the same."""
     number = ScramMechanism.SCRAM_SHA_512

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import struct
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from odradek_protocol.messages.struct import Struct
 from odradek_protocol.security.sasl_client import Login
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker
 from odradek_testkit.ports import free_ports
+from odradek_testkit.raw_requests import RawConnection
 from odradek_testkit.secured import MECHANISMS, SCRAM_MODULE, secured_settings
 
 KEY = "the-key-of-all-tokens"
@@ -91,7 +91,7 @@ class UserConnection:
         """Raises AuthenticationError."""
         host, _, port = address.rpartition(":")
         self.session_lifetime_ms = 0
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._raw = RawConnection(socket.create_connection((host, int(port)), TIMEOUT_S))
         try:
             SecuritySettings(login=login).authenticate(self._log_in)
         except BaseException:
@@ -106,22 +106,11 @@ class UserConnection:
     def ask(self, api: int, version: int, **fields: Any) -> Any:
         frame = request_header(api, version, 1, "tokens")
         frame += encode_request(api, version, Struct(**fields))
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        (size,) = struct.unpack(">i", self._exactly(4))
-        response = self._exactly(size)
+        response = self._raw.ask(frame)
         return decode_response(api, version, response, 5 if flexible(api, version) else 4)
 
-    def _exactly(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            part = self._socket.recv(count - len(data))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            data += part
-        return bytes(data)
-
     def close(self) -> None:
-        self._socket.close()
+        self._raw.socket.close()
 
     def __enter__(self) -> Self:
         return self

@@ -52,6 +52,27 @@ def test_the_number_of_sessions_is_limited() -> None:
     assert refused.value.code is ErrorCode.share_session_limit_reached
 
 
+def test_the_number_of_partitions_is_limited() -> None:
+    """The attack: a member adds partitions of topics that do not exist, more with each request.
+    Its session ends; others have their room again."""
+    sessions = ShareSessions(partitions_max=10)
+    other = sessions.open("g", "other", 2)
+    sessions.change(other, KEYS, [])
+    session = sessions.open("g", "m", 2)
+    sessions.change(session, (Key("g", UUID(int=8), n) for n in range(7)), [])
+    with pytest.raises(KafkaError) as refused:
+        sessions.change(session, [Key("g", UUID(int=9), 0)], [])
+    assert refused.value.code is ErrorCode.share_session_limit_reached
+    assert not sessions.is_open(session)
+    assert sessions._partitions == len(KEYS)
+    sessions.change(other, [], KEYS[:1])
+    again = sessions.open("g", "other", 2)  # replaces it
+    sessions.change(again, KEYS[:1], [])
+    assert sessions._partitions == 1
+    assert sessions.close(again)
+    assert sessions._partitions == 0
+
+
 def test_every_partition_is_first_in_turn() -> None:
     sessions = ShareSessions()
     session = sessions.open("g", "m", 1)

@@ -72,8 +72,7 @@ class Pushing:
         self.now_ms = 1_000_000.0
 
     def ask(self, instance_id: UUID | None = None) -> Instance:
-        found, _ = self.telemetry.subscription_for(instance_id, known, self.image, self.now_ms)
-        return found
+        return self.telemetry.subscription_for(instance_id, known, self.image, self.now_ms)
 
     def push(
         self, instance: Instance, data: bytes, *, terminating: bool = False, **changed: object

@@ -183,14 +183,12 @@ async def offset_fetch(check: Check, request: Struct, call: Call) -> Struct:
         response.topics = _shown(check, response.topics, refused, request.topics is None)
         return response
     asked, denied_groups = check.split(DESCRIBE, GROUP, request.groups, lambda one: one.group_id)
-    split = {one.group_id: _describable(check, one.topics) for one in asked}
-    groups = [without(one, topics=split[one.group_id][0]) for one in asked]
+    split = [_describable(check, one.topics) for one in asked]  # a group may be named twice
+    groups = [without(one, topics=rest) for one, (rest, _) in zip(asked, split, strict=True)]
     response = await call(without(request, groups=groups))
-    for answer, one in zip(response.groups, asked, strict=True):
-        if answer.error_code:
-            continue
-        refused = split[answer.group_id][1]
-        answer.topics = _shown(check, answer.topics, refused, one.topics is None)
+    for answer, one, (_, refused) in zip(response.groups, asked, split, strict=True):
+        if not answer.error_code:
+            answer.topics = _shown(check, answer.topics, refused, one.topics is None)
     response.groups = [
         *response.groups,
         *(

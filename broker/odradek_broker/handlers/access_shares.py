@@ -48,20 +48,21 @@ async def state(check: Check, request: Struct, call: Call) -> Struct:
 async def describe_offsets(check: Check, request: Struct, call: Call) -> Struct:
     """DESCRIBE of the groups; topics that may not be described are refused, or hidden."""
     asked, refused = check.split(DESCRIBE, GROUP, request.groups, lambda one: one.group_id)
-    hidden: dict[str, list[Struct]] = {}
+    hidden: list[list[Struct]] = []  # of each entry: a group may be named twice
     groups = []
     for one in asked:
         topics = one.topics
+        others: list[Struct] = []
         if topics is not None:
             topics, others = check.split(DESCRIBE, TOPIC, topics, lambda t: t.topic_name)
-            hidden[one.group_id] = [_undescribed(topic) for topic in others]
+        hidden.append([_undescribed(topic) for topic in others])
         groups.append(without(one, topics=topics))
     response = await call(without(request, groups=groups))
-    for answer, one in zip(response.groups, asked, strict=True):
+    for answer, one, refusals in zip(response.groups, asked, hidden, strict=True):
         if one.topics is None:
             answer.topics, _ = check.split(DESCRIBE, TOPIC, answer.topics, lambda t: t.topic_name)
         elif not answer.error_code:
-            answer.topics = [*answer.topics, *hidden[answer.group_id]]
+            answer.topics = [*answer.topics, *refusals]
     message = MESSAGES[GROUP_DENIED]
     response.groups = [
         *response.groups,

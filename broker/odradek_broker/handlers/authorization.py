@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.handler import Handle
 from odradek_broker.model.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, operations_bits
-from odradek_broker.security.authorizer import Client, logger
+from odradek_broker.security.authorizer import Client, RequestLog, logger
 from odradek_protocol.acl_codes import AclOperation, AclResource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages import api
@@ -41,14 +41,14 @@ CODE_OF: Final = {
 class Check:
     """The checks of one request. Decisions are fresh: none is kept across an await."""
 
-    __slots__ = ("_authorizer", "_client", "_request", "ctx")
+    __slots__ = ("_authorizer", "_client", "_log", "ctx")
 
     def __init__(self, ctx: RequestContext) -> None:
         assert ctx.broker.authorizer is not None
         self.ctx = ctx
         self._authorizer = ctx.broker.authorizer
         self._client = Client(ctx.principal, ctx.client_host)
-        self._request = _kafka_name(ctx)
+        self._log = RequestLog(_kafka_name(ctx))
 
     def allows(
         self,
@@ -61,7 +61,7 @@ class Check:
         decisions = self._authorizer.decisions(self._client, operation, resource_type)
         decision = decisions.about(name)
         if decision.allowed or log_denied:
-            decisions.log(name, decision, self._request)
+            self._log.add(decisions, name, decision)
         return decision.allowed
 
     def require(

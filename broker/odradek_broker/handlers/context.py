@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypeVar
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.log.types import FileRange
@@ -12,6 +13,7 @@ from odradek_protocol.acl_codes import AclOperation, AclResource
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
+T = TypeVar("T")
 
 
 class RequestContext(ABC):
@@ -87,8 +89,10 @@ class RequestContext(ABC):
     def is_of_broker(self) -> None:  # noqa: B027 - only requests on a connection need it
         """A broker sent it: its connection is read before clients' when the loop is late."""
 
-    def when_closed(self, callback: Callable[[], None]) -> None:  # noqa: B027 - as above
-        """Calls it when the connection of this request is closed."""
+    def when_closed(self, held: T, close: Callable[[T], None]) -> None:  # noqa: B027 - as above
+        """Calls `close(held)` when the connection of this request is closed, if `held` still exists
+        then: the connection does not keep it alive.
+        """
 
     def busy_ns(self) -> int:
         """How long the broker has worked on it, without the time in which it waited."""

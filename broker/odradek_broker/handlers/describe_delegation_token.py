@@ -5,7 +5,7 @@ owns, has requested or may renew; others need DESCRIBE on the token, or DESCRIBE
 owner.
 """
 
-from odradek_broker.handlers.authorization import may
+from odradek_broker.handlers.authorization import Check
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.token_support import token_requests_allowed
 from odradek_broker.metadata.delegation_tokens import TokenKey
@@ -28,17 +28,19 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     if request.owners is not None:
         owners = [f"{one.principal_type}:{one.principal_name}" for one in request.owners]
         tokens = [token for token in tokens if any(map(token.concerns, owners))]
+    check = Check(ctx) if ctx.broker.authorizer is not None else None
     return Struct(
         error_code=ErrorCode.none,
-        tokens=[_described(token, key) for token in tokens if _shows(ctx, token)],
+        tokens=[_described(token, key) for token in tokens if _shows(ctx, check, token)],
     )
 
 
-def _shows(ctx: RequestContext, token: DelegationTokenRecord) -> bool:
+def _shows(ctx: RequestContext, check: Check | None, token: DelegationTokenRecord) -> bool:
     return (
-        token.concerns(str(ctx.principal))
-        or may(ctx, AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id)
-        or may(ctx, AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)
+        check is None
+        or token.concerns(str(ctx.principal))
+        or check.allows(AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id)
+        or check.allows(AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)
     )
 
 

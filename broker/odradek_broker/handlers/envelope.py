@@ -14,6 +14,7 @@ from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.forwarding import ControllerMovedError
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.handlers.quorum_calls import check_sender
+from odradek_broker.model.hosts import canonical_host
 from odradek_broker.model.principal import Principal
 from odradek_broker.security.principal_data import decode_principal
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -99,7 +100,7 @@ async def _answer(handler: Handler, ctx: Forwarded, request: Struct) -> Struct:
 
 def _open(ctx: RequestContext, request: Struct) -> Forwarded:
     try:
-        host = str(ipaddress.ip_address(bytes(request.client_host_address)))
+        host = canonical_host(str(ipaddress.ip_address(bytes(request.client_host_address))))
     except ValueError:
         raise KafkaError(ErrorCode.invalid_request) from None
     principal = ctx.principal

@@ -5,9 +5,7 @@ on until the expiry that it had then, as in Kafka.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.handlers.token_support import REFUSED_MS, token_requests_allowed
-from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_broker.handlers.token_support import change_expiry
 from odradek_protocol.messages.struct import Struct
 
 API_KEY = 40
@@ -15,13 +13,4 @@ VERSIONS = range(1, 3)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    async def decide(request: Struct) -> Struct:
-        return await ctx.broker.controller.expire_delegation_token(request, ctx.principal)
-
-    code = ErrorCode.delegation_token_request_not_allowed
-    if token_requests_allowed(ctx):
-        try:
-            return await to_controller(ctx, request, decide)
-        except KafkaError as error:
-            code = error.code
-    return Struct(error_code=code, expiry_timestamp=REFUSED_MS)
+    return await change_expiry(ctx, request, ctx.broker.controller.expire_delegation_token)

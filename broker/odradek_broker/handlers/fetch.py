@@ -71,20 +71,24 @@ def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
         ctx.disconnect("the broker is starting")
         ctx.respond([], 0)
         return
+    is_follower = False
     try:
         if request.replica_id >= 0:
             check_sender(ctx)
+            # A client without the right is refused for each partition, and changes nothing here.
+            is_follower = ctx.broker.authorizer is None or is_of_cluster(ctx)
+        if is_follower:
             ctx.is_of_broker()
         uses_topic_ids = ctx.api_version >= TOPIC_ID_FROM
         session, partitions = ctx.broker.fetch_sessions.find(
             request, uses_topic_ids, ctx.broker.clock.monotonic_ms()
         )
-        if request.replica_id >= 0 and fetch_session.is_incremental(request):
+        if is_follower and fetch_session.is_incremental(request):
             note_stopped(ctx.broker, request)
     except KafkaError as error:
         _refuse(ctx, error.code)
         return
-    FetchCall(ctx, request, session, partitions).start()
+    FetchCall(ctx, request, session, partitions, is_follower=is_follower).start()
 
 
 def _refuse(ctx: RequestContext, code: ErrorCode) -> None:
@@ -100,6 +104,7 @@ class FetchCall(Ticket):
         "_crowded_out",
         "_ctx",
         "_from_follower",
+        "_is_follower",
         "_partitions",
         "_request",
         "_results",
@@ -113,11 +118,14 @@ class FetchCall(Ticket):
         request: FetchRequest,
         session: FetchSession | None,
         partitions: dict[Key, SessionPartition],
+        *,
+        is_follower: bool,
     ) -> None:
         super().__init__(ctx.broker.clock.monotonic_ms() + max(request.max_wait_ms, 0))
         self._ctx = ctx
         self._request = request
         self._from_follower = request.replica_id >= 0
+        self._is_follower = is_follower  # it has the right to be one
         self._session = session
         self._partitions = partitions
         self._results: dict[Key, FetchPartitionResult] = {}
@@ -353,7 +361,8 @@ class FetchCall(Ticket):
             self._partitions[key].remember(result)
         session = self._ctx.broker.fetch_sessions.open(
             self._partitions,
-            privileged=self._from_follower,
+            # Not by its replica id alone: such a session makes room by closing those of consumers.
+            privileged=self._is_follower,
             uses_topic_ids=self._ctx.api_version >= TOPIC_ID_FROM,
             now_ms=self._ctx.broker.clock.monotonic_ms(),
         )

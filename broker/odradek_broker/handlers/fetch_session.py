@@ -35,6 +35,8 @@ FINAL_EPOCH = -1
 # A session is evicted for a new one only after it was unused for so long (Kafka's
 # min.incremental.fetch.session.eviction.ms).
 EVICT_AFTER_MS = 120_000
+# In all sessions of consumers, some 400 bytes each. Beyond it they fetch without a session.
+PARTITIONS_MAX = 500_000
 
 Key = tuple[str | bytes, int]
 
@@ -194,12 +196,17 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All open sessions, least recently used first; at most `slots` of them."""
+    """All open sessions, least recently used first.
 
-    def __init__(self, slots: int, rng: Random) -> None:
+    Invariant: at most `slots`, and at most `partitions_max` partitions in those of consumers.
+    """
+
+    def __init__(self, slots: int, rng: Random, partitions_max: int = PARTITIONS_MAX) -> None:
         self._slots = slots
+        self._partitions_max = partitions_max
         self._rng = rng
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partitions = 0  # of consumers
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -231,7 +238,13 @@ class FetchSessions:
             # The client sent a change (another partition) before the response, and responses are
             # sent in order.
             session.waiting.answer_now()
+        before = len(session.partitions)
         session.update(request)
+        if not session.privileged:
+            self._partitions += len(session.partitions) - before
+            if self._partitions > self._partitions_max:
+                self.close(session.id)
+                raise KafkaError(ErrorCode.fetch_session_id_not_found)
         session.advance()
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
@@ -247,18 +260,24 @@ class FetchSessions:
         """A new session, or None if there is no room (the client continues without one)."""
         if not partitions or not self._make_room(privileged, now_ms):
             return None
+        if not privileged and self._partitions + len(partitions) > self._partitions_max:
+            return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
         session = FetchSession(session_id, privileged, uses_topic_ids, partitions)
         session.last_used_ms = now_ms
         self._sessions[session_id] = session
+        if not privileged:
+            self._partitions += len(partitions)
         return session
 
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
+            if not session.privileged:
+                self._partitions -= len(session.partitions)
 
     def _make_room(self, privileged: bool, now_ms: float) -> bool:
         if len(self._sessions) < self._slots:

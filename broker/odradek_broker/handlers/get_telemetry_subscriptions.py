@@ -17,7 +17,7 @@ VERSIONS = range(0, 1)
 def handle(ctx: RequestContext, request: Struct) -> Struct:
     telemetry = ctx.broker.telemetry
     try:
-        instance, is_new = telemetry.subscription_for(
+        instance = telemetry.subscription_for(
             request.client_instance_id,
             lambda instance_id: client_of(ctx, instance_id),
             ctx.broker.metadata.image,
@@ -25,8 +25,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         )
     except KafkaError as error:
         return _response(error_code=error.code)
-    if is_new:
-        ctx.when_closed(lambda: telemetry.instances.forget(instance.instance_id))
+    ctx.when_closed(instance, telemetry.instances.forget)
     return _response(
         client_instance_id=instance.instance_id,
         subscription_id=instance.subscription_id,

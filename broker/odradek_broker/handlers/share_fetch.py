@@ -53,7 +53,7 @@ def _session(ctx: RequestContext, request: Struct) -> ShareSession:
         if any(one.acknowledgement_batches for t in request.topics for one in t.partitions):
             raise KafkaError(ErrorCode.invalid_request)
         session = shares.open_session(request.group_id, request.member_id)
-        ctx.when_closed(lambda: shares.close_session(session))
+        ctx.when_closed(session, shares.close_session)
     else:
         session = shares.sessions.find(request.group_id, request.member_id, epoch)
     forgotten = [

@@ -9,9 +9,12 @@ from odradek_broker.handlers.context import RequestContext
 from odradek_broker.security.quotas import QuotaClient
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
+# Of a client id: measurements are kept by it, and a client may send one of 32 KB.
+CLIENT_ID_LENGTH_MAX = 255
+
 
 def client_of(ctx: RequestContext) -> QuotaClient:
-    return QuotaClient(ctx.principal.name, ctx.client_id or "")
+    return QuotaClient(ctx.principal.name, (ctx.client_id or "")[:CLIENT_ID_LENGTH_MAX])
 
 
 def throttle_produce(ctx: RequestContext, *, answered: bool) -> int:

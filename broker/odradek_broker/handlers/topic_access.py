@@ -9,20 +9,21 @@ from logging import DEBUG
 from uuid import UUID
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.security.authorizer import logger
+from odradek_broker.security.authorizer import RequestLog, logger
 from odradek_protocol.acl_codes import AclOperation
 
 
 class TopicAccess:
     """Valid as long as the request does not wait."""
 
-    __slots__ = ("_ctx", "_decisions", "_logs_all")
+    __slots__ = ("_ctx", "_decisions", "_log", "_logs_all")
 
     def __init__(self, ctx: RequestContext, operation: AclOperation) -> None:
         authorizer = ctx.broker.authorizer
         assert authorizer is not None
         self._ctx = ctx
         self._decisions = ctx.topic_decisions(authorizer, operation)
+        self._log: RequestLog | None = None  # most requests need none
         self._logs_all = logger.isEnabledFor(DEBUG)
 
     def allows(self, topic: str | bytes, index: int) -> bool:
@@ -35,8 +36,10 @@ class TopicAccess:
             name = topic
         decision = self._decisions.about(name)
         if not decision.allowed or self._logs_all:
-            handler = self._ctx.broker.apis.handlers[self._ctx.api_key]
-            self._decisions.log(name, decision, handler.kafka_name)
+            if self._log is None:
+                handler = self._ctx.broker.apis.handlers[self._ctx.api_key]
+                self._log = RequestLog(handler.kafka_name)
+            self._log.add(self._decisions, name, decision)
         return decision.allowed
 
     def _name_of(self, topic_id: bytes, index: int) -> str | None:

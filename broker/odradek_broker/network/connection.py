@@ -19,7 +19,8 @@ Reading pauses (and TCP slows the client down) while one of these is true:
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from librt.strings import read_i32_be
 
@@ -47,8 +48,7 @@ CUT_OFF: Final = "closed by the client in the middle of a request"
 # this adds no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT: Final = 64
 UNSENT_BYTES_MAX: Final = 256 * 1024  # of responses in memory, without records in files
-# The smallest frame: api key, version, correlation id.
-MIN_FRAME_BYTES: Final = 8
+MIN_FRAME_BYTES: Final = 8  # api key, version, correlation id
 # The first two bytes of a TLS connection, where the size of a request should be.
 TLS_RECORD: Final = 0x1603
 # The size of a read, until one returns BULK_FROM_BYTES: then the next uses the shared buffer.
@@ -98,7 +98,8 @@ class Connection(Outgoing):
         self.waiter: Waiter | None = None  # while it waits for request memory
         self.on_probation = False  # see server.py
         self._resuming = False
-        self._when_closed: list[Callable[[], None]] | None = None
+        # Weak: a client makes as many sessions and instances as it likes, one after the other.
+        self._when_closed: WeakKeyDictionary[Any, Callable[[Any], None]] | None = None
         self._watch()
 
     @property
@@ -389,11 +390,11 @@ class Connection(Outgoing):
         self.principal = principal
         self.frame_bytes_max = self.server.frame_bytes_max
 
-    def when_closed(self, callback: Callable[[], None]) -> None:
-        """Calls it once, when this connection is closed."""
+    def when_closed(self, held: Any, close: Callable[[Any], None]) -> None:
+        """See RequestContext."""
         if self._when_closed is None:
-            self._when_closed = []
-        self._when_closed.append(callback)
+            self._when_closed = WeakKeyDictionary()
+        self._when_closed[held] = close
 
     def close_when_sent(self, reason: str) -> None:
         """Reads no more; closed with `reason` when the pending responses are sent."""
@@ -428,10 +429,9 @@ class Connection(Outgoing):
             if exchange.on_disconnect is not None:
                 exchange.on_disconnect()
                 self.server.memory.give_back(exchange.request_bytes)
-        if self._when_closed is not None:
-            for callback in self._when_closed:
-                callback()
-            self._when_closed = None
+        for held, close in tuple((self._when_closed or {}).items()):
+            close(held)
+        self._when_closed = None
         self.server.connection_closed(self, reason)
 
 

@@ -137,10 +137,7 @@ class Dispatcher:
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
-        handler = exchange.handler
-        if handler.access.urgent:
-            exchange.is_of_broker()
-        watched = Watched(outcome, self.slow, exchange, handler.name)
+        watched = Watched(outcome, self.slow, exchange, exchange.handler.name)
         self._keep(asyncio.ensure_future(self._finish(exchange, watched)))
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -149,7 +146,11 @@ class Dispatcher:
 
     async def _finish(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         try:
-            self._answer(exchange, await outcome)
+            answer = await outcome
+            # Not before: a client that may not send such a request must not get ahead of others.
+            if exchange.handler.access.urgent and not getattr(answer, "error_code", 0):
+                exchange.is_of_broker()
+            self._answer(exchange, answer)
         except Exception as error:
             self._failed(exchange, error)
         exchange.connection.unmute()
@@ -157,7 +158,7 @@ class Dispatcher:
     def _answer(self, exchange: Exchange, answer: Struct, version: int | None = None) -> None:
         if version is None:
             version = exchange.api_version
-        if self._broker.quotas.limited and not self._exempt(exchange):
+        if self._broker.quotas.limited and not self._exempt(exchange, answer):
             throttle_ms = throttle_request(exchange, getattr(answer, "throttle_time", 0))
             if "throttle_time" in api.response_fields(exchange.api_key, version):
                 answer.throttle_time = throttle_ms
@@ -165,9 +166,11 @@ class Dispatcher:
         response = header + api.encode_response(exchange.api_key, version, answer)
         exchange.respond([response], len(response))
 
-    def _exempt(self, exchange: Exchange) -> bool:
+    def _exempt(self, exchange: Exchange, answer: Struct) -> bool:
         """Requests between brokers are never throttled by client quotas, nor are logins: their
-        responses have no throttle time."""
+        responses have no throttle time. Those of a client that may not send them are."""
+        if getattr(answer, "error_code", 0) == ErrorCode.cluster_authorization_failed:
+            return False
         return (
             exchange.handler.internal
             or exchange.api_key in (sasl_handshake.API_KEY, sasl_authenticate.API_KEY)

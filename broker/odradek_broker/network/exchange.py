@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter, write_i32_be
 
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.context import Chunks, RequestContext
+from odradek_broker.handlers.context import Chunks, RequestContext, T
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.model.principal import Principal
 from odradek_broker.runtime import clock
@@ -98,11 +98,11 @@ class Exchange(RequestContext):
     def close_after_answer(self, reason: str) -> None:
         self.connection.close_when_sent(reason)
 
-    def when_closed(self, callback: Callable[[], None]) -> None:
+    def when_closed(self, held: T, close: Callable[[T], None]) -> None:
         if self.connection.closed:
-            callback()
+            close(held)
         else:
-            self.connection.when_closed(callback)
+            self.connection.when_closed(held, close)
 
     def is_of_broker(self) -> None:
         self.connection.is_of_broker()

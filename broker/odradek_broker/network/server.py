@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 
 from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.model.hosts import canonical_host
 from odradek_broker.network.connection import (
     CLOSED_BY_CLIENT,
     CUT_OFF,
@@ -179,7 +180,7 @@ class Server:
                     self._rest(listening, listener, error)
                     return
                 continue  # the client disconnected before it was accepted
-            self._admit(sock, listener, address[0])
+            self._admit(sock, listener, canonical_host(address[0]))
             pause_ms = self.limits.accepted(listener, self.pass_ms())
             if pause_ms > 0:
                 self._accept_later(listening, listener, pause_ms / 1000.0)
@@ -259,9 +260,13 @@ class Server:
         return connection
 
     def _handshake_began(self, connection: Connection) -> None:
-        """Beyond the limit the oldest handshake makes room: real clients need milliseconds."""
+        """Beyond the limit the oldest of the address with most of them makes room: real clients
+        need milliseconds, and one address cannot end the handshakes of others."""
         if len(self._handshakes) >= HANDSHAKES_MAX:
-            next(iter(self._handshakes)).close(f"{HANDSHAKE_FAILED}: too many at a time")
+            by_host = Counter(one.client_host for one in self._handshakes)
+            ((host, _),) = by_host.most_common(1)
+            oldest = next(one for one in self._handshakes if one.client_host == host)
+            oldest.close(f"{HANDSHAKE_FAILED}: too many at a time")
         self._handshakes[connection] = self.pass_ms()
 
     def handshake_ended(self, connection: Connection) -> None:

@@ -117,14 +117,9 @@ def on_begin_quorum_epoch(
     now_ms: float,
     out: list[Instruction],
 ) -> None:
-    error = ErrorCode.none
-    if request.epoch < state.epoch:
-        error = ErrorCode.fenced_leader_epoch
-    else:
-        leader = LeaderAndEpoch(request.leader_id, request.epoch, request.endpoints)
-        transitions.learn_leader(state, leader, now_ms, out)
-        if request.voter != state.key:
-            error = ErrorCode.invalid_voter_key
+    error = _learn_leader(state, request, now_ms, out)
+    if not error and request.voter != state.key:
+        error = ErrorCode.invalid_voter_key
     out.append(Reply(ticket, BeginQuorumEpochResponse(error, state.leader)))
 
 
@@ -136,17 +131,26 @@ def on_end_quorum_epoch(
     out: list[Instruction],
 ) -> None:
     """The leader resigns: the best successor asks for votes at once, the others a bit later."""
-    error = ErrorCode.none
-    if request.epoch < state.epoch:
-        error = ErrorCode.fenced_leader_epoch
-    else:
-        leader = LeaderAndEpoch(request.leader_id, request.epoch, request.endpoints)
-        transitions.learn_leader(state, leader, now_ms, out)
-        if state.following is not None and state.leader_id == request.leader_id:
-            state.following.has_fetched = False
-            wait_ms = _successor_backoff_ms(state, request.preferred_candidates)
-            state.deadline_ms = min(state.deadline_ms, now_ms + wait_ms)
+    error = _learn_leader(state, request, now_ms, out)
+    if not error and state.following is not None and state.leader_id == request.leader_id:
+        state.following.has_fetched = False
+        wait_ms = _successor_backoff_ms(state, request.preferred_candidates)
+        state.deadline_ms = min(state.deadline_ms, now_ms + wait_ms)
     out.append(Reply(ticket, EndQuorumEpochResponse(error, state.leader)))
+
+
+def _learn_leader(
+    state: QuorumState,
+    request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+    now_ms: float,
+    out: list[Instruction],
+) -> ErrorCode:
+    """From a request of the leader itself."""
+    if request.epoch < state.epoch:
+        return ErrorCode.fenced_leader_epoch
+    leader = LeaderAndEpoch(request.leader_id, request.epoch, request.endpoints)
+    transitions.learn_leader(state, leader, now_ms, out)
+    return ErrorCode.none
 
 
 def on_end_quorum_epoch_response(

@@ -27,16 +27,22 @@ from uuid import UUID
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.model.acl import ANY_USER, SUPPORTED_OPERATIONS, WILDCARD, Acl, operations_bits
+from odradek_broker.model.hosts import canonical_host
 from odradek_broker.model.principal import Principal
 from odradek_broker.security.resource_types import any_resource_allowed
 from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
 
 logger = logging.getLogger("kafka.authorizer.logger")  # the name under which Kafka's users know it
 
-# Remembered decisions: at most this many (principal, host, operation, type), and names in each.
-# A client that invents principals or names must not fill the memory; past the limit it is cleared.
+# Remembered decisions: at most this many (principal, host, operation, type), and names in all of
+# them. A client that invents principals or names must not fill the memory; past the limit all are
+# forgotten. Longer names than topics can have are not remembered: ids of groups may have 32 KB.
 SESSIONS_MAX: Final = 10_000
-NAMES_MAX: Final = 10_000
+NAMES_MAX: Final = 200_000
+NAME_LENGTH_MAX: Final = 249
+# Log lines about denials for one request: a line costs as much as ten decisions, and a request may
+# name 100,000 resources.
+DENIALS_LOGGED_MAX: Final = 100
 
 IMPLIED_BY: Final = {
     AclOperation.DESCRIBE: frozenset(
@@ -82,8 +88,10 @@ class Authorizer:
         self._entries: dict[_Pattern, dict[str, list[Acl]]] = {}
         self._prefix_lengths: dict[AclResource, dict[int, int]] = {}  # length → patterns
         self._acls: dict[UUID, Acl] = {}
+        self._by_principal: dict[str, dict[UUID, Acl]] = {}
         self._sessions: dict[tuple[Client, AclOperation, AclResource], Decisions] = {}
         self._by_type: dict[tuple[Client, AclOperation, AclResource], bool] = {}
+        self._names = 0  # remembered, in all sessions
         self.is_ready = False
         self.version = 0  # decisions of another version are stale
 
@@ -105,12 +113,14 @@ class Authorizer:
         for acl_id, acl in changes.items():
             old = self._acls.pop(acl_id, None)
             if old is not None:
-                self._remove(old)
+                self._remove(acl_id, old)
             if acl is not None:
-                self._acls[acl_id] = acl
-                self._add(acl)
+                host = canonical_host(acl.host)
+                known = acl if host == acl.host else acl._replace(host=host)
+                self._acls[acl_id] = known
+                self._add(acl_id, known)
 
-    def _add(self, acl: Acl) -> None:
+    def _add(self, acl_id: UUID, acl: Acl) -> None:
         pattern = _pattern_of(acl)
         entries = self._entries.get(pattern)
         if entries is None:
@@ -119,8 +129,13 @@ class Authorizer:
                 lengths = self._prefix_lengths.setdefault(pattern.type, {})
                 lengths[len(pattern.name)] = lengths.get(len(pattern.name), 0) + 1
         entries.setdefault(acl.principal, []).append(acl)
+        self._by_principal.setdefault(acl.principal, {})[acl_id] = acl
 
-    def _remove(self, acl: Acl) -> None:
+    def _remove(self, acl_id: UUID, acl: Acl) -> None:
+        of_principal = self._by_principal[acl.principal]
+        del of_principal[acl_id]
+        if not of_principal:
+            del self._by_principal[acl.principal]
         pattern = _pattern_of(acl)
         entries = self._entries[pattern]
         entries[acl.principal].remove(acl)
@@ -141,6 +156,7 @@ class Authorizer:
             decisions.clear()
         self._sessions.clear()
         self._by_type.clear()
+        self._names = 0
 
     # -- decisions ----------------------------------------------------------------------------
 
@@ -155,6 +171,12 @@ class Authorizer:
                 self._forget_decisions()
             known = self._sessions[key] = Decisions(self, client, operation, resource_type)
         return known
+
+    def remembers_another(self) -> None:
+        """A decision is going to be remembered."""
+        if self._names >= NAMES_MAX:
+            self._forget_decisions()
+        self._names += 1
 
     def decide(
         self, client: Client, operation: AclOperation, resource_type: AclResource, name: str
@@ -207,10 +229,14 @@ class Authorizer:
             # A name that no ACL has: super users, wildcards, and the default for all.
             known = self.decide(client, operation, resource_type, "hardcode").allowed or (
                 self.is_ready
-                and any_resource_allowed(self._acls.values(), client, operation, resource_type)
+                and any_resource_allowed(self._of(client), client, operation, resource_type)
             )
             self._by_type[key] = known
         return known
+
+    def _of(self, client: Client) -> Iterable[Acl]:
+        for principal in (str(client.principal), ANY_USER):
+            yield from self._by_principal.get(principal, {}).values()
 
     def authorized_operations(self, client: Client, resource_type: AclResource, name: str) -> int:
         """The bits for `*_authorized_operations` of a response."""
@@ -245,10 +271,10 @@ class Decisions:
     def about(self, name: str) -> AccessDecision:
         known = self._known.get(name)
         if known is None:
-            if len(self._known) >= NAMES_MAX:
-                self._known.clear()
             known = self._authorizer.decide(self.client, self.operation, self.resource_type, name)
-            self._known[name] = known
+            if len(name) <= NAME_LENGTH_MAX:
+                self._authorizer.remembers_another()
+                self._known[name] = known
         return known
 
     def clear(self) -> None:
@@ -273,6 +299,31 @@ class Decisions:
                 references,
                 decision.rule,
             )
+
+
+class RequestLog:
+    """The authorizer's log of one request: of many denials, the first DENIALS_LOGGED_MAX."""
+
+    __slots__ = ("_denials", "_request")
+
+    def __init__(self, request: str) -> None:
+        self._request = request
+        self._denials = 0
+
+    def add(self, decisions: Decisions, name: str, decision: AccessDecision) -> None:
+        if not decision.allowed:
+            self._denials += 1
+            if self._denials > DENIALS_LOGGED_MAX:
+                if self._denials == DENIALS_LOGGED_MAX + 1:
+                    logger.info(
+                        "Principal = %s from host = %s: further denials for this %s request are "
+                        "not logged",
+                        decisions.client.principal,
+                        decisions.client.host,
+                        self._request,
+                    )
+                return
+        decisions.log(name, decision, self._request)
 
 
 def _pattern_of(acl: Acl) -> _Pattern:

@@ -25,6 +25,7 @@ from odradek_broker.metadata.client_quotas import (
     Quotas,
 )
 from odradek_broker.model.config_table import ConfigError
+from odradek_broker.model.hosts import canonical_host
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.security.rates import SampledRate, Windows
 
@@ -42,7 +43,7 @@ def parse_overrides(text: str) -> dict[str, int]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         address, _, limit = part.rpartition(":")
         try:
-            found[str(ipaddress.ip_address(address.strip("[]")))] = int(limit)
+            found[canonical_host(str(ipaddress.ip_address(address.strip("[]"))))] = int(limit)
         except ValueError:
             raise ConfigError(
                 f"{PER_IP_OVERRIDES}: {part}: must be <address>:<maximum>, such as 10.0.0.7:100"
@@ -69,7 +70,7 @@ class ConnectionLimits:
 
     def apply(self, quotas: Quotas) -> None:
         self._ip_limits = {
-            name if name is None else str(ipaddress.ip_address(name)): values[key]
+            name if name is None else canonical_host(name): values[key]
             for ((kind, name), *_), values in quotas.items()
             for key in values
             if kind == IP and key == CONNECTION_CREATION_RATE

@@ -181,7 +181,8 @@ def _oauthbearer(listener: str, settings: Settings) -> Callable[[], Conversation
     )
 
     def refused(reason: str) -> None:
-        logger.info("listener %s: a token was refused: %s", listener, reason)
+        # It may repeat what the token says, which a stranger wrote.
+        logger.info("listener %s: a token was refused: %.200s", listener, reason)
 
     url = get("sasl.oauthbearer.jwks.endpoint.url")
     if url:

@@ -64,7 +64,7 @@ class HeldPartition:
         self.leader_epoch = partition.leader_epoch
         self.share = share
         self.failed = False
-        self.waiters: dict[Callable[[], None], None] = {}  # fetches that wait for free records
+        self._waiters: dict[Callable[[], None], None] = {}  # fetches that wait for free records
         self._persister = persister
         self._clock = clock
         self._config = config
@@ -155,8 +155,15 @@ class HeldPartition:
             self.wake()
 
     def wake(self) -> None:
-        for waiter in list(self.waiters):
+        for waiter in list(self._waiters):
             waiter()
+
+    def wait(self, waiter: Callable[[], None]) -> None:
+        """Calls it when records may have become free, until `stop_waiting`."""
+        self._waiters[waiter] = None
+
+    def stop_waiting(self, waiter: Callable[[], None]) -> None:
+        self._waiters.pop(waiter, None)
 
     def _set_timer(self) -> None:
         deadline_ms = self.share.next_deadline_ms()

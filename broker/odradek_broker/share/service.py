@@ -228,7 +228,7 @@ class _Wait:
         self._ready = ready
         for held in ready:
             held.partition.subscribe(self, follower=False)
-            held.waiters[self.wake] = None
+            held.wait(self.wake)
 
     def __hash__(self) -> int:
         return self._number
@@ -243,4 +243,4 @@ class _Wait:
     def stop(self) -> None:
         for held in self._ready:
             held.partition.unsubscribe(self)
-            held.waiters.pop(self.wake, None)
+            held.stop_waiting(self.wake)

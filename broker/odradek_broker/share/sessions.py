@@ -13,8 +13,10 @@ from odradek_broker.share.state import Key
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.share_codes import EPOCH_MAX, FINAL_EPOCH
 
+PARTITIONS_MAX = 500_000  # in all sessions, some 300 bytes each
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class ShareSession:
     group_id: str
     member_id: str
@@ -33,10 +35,13 @@ class ShareSession:
 
 
 class ShareSessions:
-    """Invariant: at most `limit` sessions, one per group and member."""
+    """Invariant: at most `limit` sessions, one per group and member, with at most
+    `partitions_max` partitions in all: a member may name topics that do not exist."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions_max: int = PARTITIONS_MAX) -> None:
+        self._partitions_max = partitions_max
         self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -46,6 +51,9 @@ class ShareSessions:
         key = (group_id, member_id)
         if key not in self._sessions and len(self._sessions) >= limit:
             raise KafkaError(ErrorCode.share_session_limit_reached)
+        replaced = self._sessions.get(key)
+        if replaced is not None:
+            self.close(replaced)
         session = self._sessions[key] = ShareSession(group_id, member_id)
         return session
 
@@ -62,9 +70,15 @@ class ShareSessions:
         return session
 
     def change(self, session: ShareSession, added: Iterable[Key], forgotten: Iterable[Key]) -> None:
+        """Raises KafkaError, and closes the session, if there are too many partitions."""
+        before = len(session.partitions)
         session.partitions.update(dict.fromkeys(added))
         for key in forgotten:
             session.partitions.pop(key, None)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > self._partitions_max:
+            self.close(session)
+            raise KafkaError(ErrorCode.share_session_limit_reached)
 
     def close(self, session: ShareSession) -> bool:
         """False if the member has opened another session since, or it was closed before."""
@@ -72,6 +86,7 @@ class ShareSessions:
         if not self.is_open(session):
             return False
         del self._sessions[key]
+        self._partitions -= len(session.partitions)
         return True
 
     def is_open(self, session: ShareSession) -> bool:

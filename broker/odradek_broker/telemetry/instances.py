@@ -24,7 +24,7 @@ _ASKS_AGAIN = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compress
 _NEVER = float("-inf")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Instance:
     """Invariant: `selection` has the metrics in the subscriptions of `version` for this client."""
 
@@ -125,8 +125,9 @@ class Instances:
         self._by_id.move_to_end(instance_id)
         return found
 
-    def forget(self, instance_id: UUID) -> None:
-        self._by_id.pop(instance_id, None)
+    def forget(self, instance: Instance) -> None:
+        """New subscriptions may have replaced it; its client is gone in any case."""
+        self._by_id.pop(instance.instance_id, None)
 
     def expire(self, now_ms: float) -> None:
         """Forgets those that have been silent for several of their intervals."""

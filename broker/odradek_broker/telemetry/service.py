@@ -44,18 +44,17 @@ class ClientTelemetry:
 
     def subscription_for(
         self, instance_id: UUID | None, known: Known, image: MetadataImage, now_ms: float
-    ) -> tuple[Instance, bool]:
-        """KafkaError if the client asks too often. The second: it is new here."""
+    ) -> Instance:
+        """KafkaError if the client asks too often."""
         if instance_id is None or not instance_id.int:
             instance_id = UUID(int=self._rng.getrandbits(128), version=4)
-        is_new = instance_id not in self.instances
         instance = self._instance(instance_id, known, image, now_ms)
         try:
             instance.asks(now_ms)
         except KafkaError:
             self.throttled += 1
             raise
-        return instance, is_new
+        return instance
 
     async def push(
         self, request: Struct, known: Known, image: MetadataImage, size_max: int, now_ms: float

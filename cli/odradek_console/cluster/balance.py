@@ -79,7 +79,7 @@ class Balance:
         return known is None or not known.has_rates or known.age_s > MEASURED_AGE_S
 
     def refresh(self, client: KafkaClient) -> None:
-        """In the background; nothing to do if somebody measures already."""
+        """In the background. Does nothing while a measurement is running."""
         if not self._measuring.acquire(blocking=False):
             return
         try:

@@ -49,7 +49,8 @@ ALLOWED_WHEN_READ_ONLY = ("/login", "/logout", "/plan", "/rebalance/propose")
 
 
 def cookie_name(options: ConsoleOptions) -> str:
-    """`__Host-`: no other host or path can set it. The port keeps two consoles apart."""
+    """`__Host-`: no other host or path can set it. With the port in the name,
+    two consoles on one host have cookies of their own."""
     prefix = "__Host-" if options.secure_cookies else ""
     return f"{prefix}odradek-console-{options.port}"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DAY_S = 86_400
-# A certificate is valid from an hour before it is issued: the clocks of other machines may be late.
+# A certificate is valid from an hour before it is issued: clocks of other machines may be behind.
 CLOCK_SKEW_S = 3600
 COMMON_NAME_MAX = 64  # of X.520
 

@@ -158,8 +158,9 @@ class JobRun:
         return {name: revision(directory) for name, directory in self.job.users.items()}
 
     def _await_batches(self, queries: dict[str, StreamingQuery]) -> None:
-        """A topic would have the records of a batch twice that is stopped in the middle. A batch
-        that cannot connect any more does not end."""
+        """Waits for the running batches: one that is stopped in the middle is repeated, and a topic
+        then has its records twice. At most BATCH_S, because a batch that cannot connect any more
+        does not end."""
         deadline = time.monotonic() + BATCH_S
         while any(q.isActive and q.status["isTriggerActive"] for q in queries.values()):
             if time.monotonic() > deadline or self._stop.wait(POLL_S / 10):

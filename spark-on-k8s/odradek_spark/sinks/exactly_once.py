@@ -9,7 +9,7 @@ A task of Spark is a writer for the time of one batch:
 4. write the records and the mark in one transaction
 
 A task that dies in between leaves an open transaction, which step 2 of its successor aborts. One
-that dies after the commit, before Spark hears of it, leaves its mark for step 3.
+that dies after the commit, before it has reported to Spark, leaves its mark for step 3.
 
 Why not a Python DataSource: its writer does not know the batch, and what it writes could become
 visible only when the driver commits, which Kafka does not offer for the producer of another process

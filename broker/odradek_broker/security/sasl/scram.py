@@ -42,7 +42,7 @@ TokenLookup = Callable[[str], TokenLogin | None]
 
 
 class Scram(Conversation):
-    """`nonce` is the server's part, new for each login; `decoy` is asked about unknown users.
+    """`nonce` is the server's part, new for each login; `decoy` is for unknown users.
     `tokens` is None where there are no delegation tokens."""
 
     def __init__(
@@ -95,7 +95,9 @@ class Scram(Conversation):
         else:
             found = self._lookup(first.user)
         self._known = found is not None
-        self._credential = found or self._decoy(first.user)
+        # In any case: a user that exists must not be answered faster.
+        decoy = self._decoy(first.user)
+        self._credential = found or decoy
         nonce = first.nonce + self._server_nonce
         self._server_first = server_first(nonce, self._credential.salt, self._credential.iterations)
         return self._server_first.encode()
