@@ -100,7 +100,11 @@ def test_a_directory_of_a_kafka_with_zookeeper_is_refused(tmp_path: Path) -> Non
     "segments",
     [
         (b"", entries(1)),  # the cleaner has removed all records of the first segment
-        (bytes(batch("new")), entries(0), bytes(batch("new"))),  # the format was set back for a while
+        (
+            bytes(batch("new")),
+            entries(0),
+            bytes(batch("new")),
+        ),  # the format was set back for a while
     ],
     ids=["after an empty one", "amid newer ones"],
 )

@@ -1,10 +1,10 @@
 """Refuses logs with records of format 0 or 1 (before Kafka 0.11), before a log is changed.
 
-Recovery would take such records for damage and truncate them, so the broker does not start. At start
-the first entry of each segment is looked at: a log that was upgraded has its old records at its
-beginning, and one whose `message.format.version` was set back for a while has them anywhere. What is
-in the middle of a segment is found where recovery stops there, and refused instead of truncated. An
-entry of that time is
+Recovery would take such records for damage and truncate them, so the broker does not start. It
+looks at the first entry of each segment: a log that was upgraded has its old records at its
+beginning, and one whose `message.format.version` was set back for a while has them anywhere. What
+is in the middle of a segment is found where recovery stops there, and refused instead of truncated.
+An entry of that time is
 
     offset 8 | size 4 | crc 4 | magic 1 | attributes 1 | …      e.g. 0 | 22 | 0x… | 1 | 0 | …
 
@@ -45,8 +45,8 @@ def refuse_old_format(file: File, path: str, position: int) -> None:
         raise LogDirConfigError(
             f"log.dirs: {path} has records of format {magic}{where}, from before Kafka 0.11, which "
             "this broker does not read. No record was changed. To convert them, start Apache Kafka "
-            "with this directory, and copy the topic to a cluster of this broker with `odradek migrate` "
-            "or MirrorMaker 2: they write format 2"
+            "with this directory, and copy the topic to a cluster of this broker with `odradek "
+            "migrate` or MirrorMaker 2: they write format 2"
         )
 
 

@@ -31,7 +31,7 @@ def recover_segment(
 ) -> Recovered:
     """Truncate the segment after its last valid batch; rebuild its indexes and the epochs.
 
-    LogDirConfigError, and nothing is truncated, if whole records of an old format follow that batch.
+    LogDirConfigError, and nothing is truncated, if a record of an old format follows that batch.
     """
     segment.clear_indexes()
     expected = segment.base_offset
