@@ -90,7 +90,7 @@ def test_a_directory_of_a_kafka_with_zookeeper_is_refused(tmp_path: Path) -> Non
     before = tree(data)
     log = refused(RunningBroker(directory=tmp_path))
     assert "version 0 is that of an Apache Kafka with ZooKeeper" in log
-    assert "odradek migrate" in log
+    assert "MirrorMaker 2" in log
     after = tree(data)
     assert {name: after[name] for name in before} == before
     assert set(after) - set(before) <= {".lock"}

@@ -72,7 +72,7 @@ def read_identity(disk: Disk, path: str) -> DirIdentity | None:
         raise LogDirConfigError(
             f"{file}: version 0 is that of an Apache Kafka with ZooKeeper, whose directories this "
             "broker does not read. Nothing in it was changed. Start that Kafka with it, and copy "
-            "its topics to a cluster of this broker with `odradek migrate` or MirrorMaker 2"
+            "its topics to a cluster of this broker with MirrorMaker 2"
         )
     if properties.get("version") != "1":
         raise LogDirConfigError(f"{file}: version {properties.get('version')}, expected 1")
