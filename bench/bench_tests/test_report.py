@@ -89,7 +89,7 @@ def test_results_are_the_same_after_a_round_trip(results: Results, tmp_path: Pat
 def test_some_cases_measured_again_take_the_place_of_the_older_ones(results: Results) -> None:
     again = CaseResult("latency-1000", "latency", [{"name": "ack p50 ms", "better": "less"}])
     again.samples = {"kafka": [{"ack p50 ms": 0.4}], "odradek": [{"ack p50 ms": 0.3}]}
-    again.measured = {"commit": "abc"}
+    again.measured = {"commit": "abc", "load average": 7.5}
     order = ["latency-1000", "limit-write", "produce-1k-acks-1-1p", "failover"]
     results.seconds = 100.0
     newer = Results(seed=1, smoke=False, cases=[again], seconds=20.0)
@@ -99,7 +99,8 @@ def test_some_cases_measured_again_take_the_place_of_the_older_ones(results: Res
     assert both.seconds == 120.0
     text = report.page(both, [])
     assert "| ack latency p50 | ≤ 0.8× | ≤ 0.4× | 0.75× | reached |" in text
-    assert "- abc: latency-1000" in text
+    assert "- abc (load average 7.5 to 7.5): latency-1000" in text
+    assert "when the cases began, its load average was 0.0 to 7.5" in text
     assert "several runs" not in report.page(results, [])
 
 

@@ -70,6 +70,11 @@ GOALS = (
     Goal("RSS idle", "start", "RSS MB", 0.2, 0.1, "less"),
     Goal("RSS loaded", "produce-1k-acks-1-12p", "RSS MB", 0.2, 0.1, "less"),
     Goal("exec to ready", "start", "s", 0.1, 0.05, "less"),
+    *(
+        Goal(f"queue, share consumers: {n}", f"queue-{n}", "records/s", 1.0, 2.0, "more")
+        for n in (1, 10, 100)
+    ),
+    Goal("queue, redelivery p99", "queue-redelivery", "redelivery p99 ms", 1.0, 0.5, "less"),
     Goal("failover after kill -9", "failover", "s without acks", 0.5, 0.2, "less"),
 )
 
@@ -98,20 +103,33 @@ def _warning(results: Results) -> str:
     if results.smoke:
         return "A smoke run: it shows that each case works. Its numbers mean nothing."
     busy = results.machine.get("load average before", 0.0)
-    if busy > QUIET_LOAD:
-        return f"The machine was not quiet when the run began (load average {busy})."
+    loads = sorted(case.measured.get("load average", busy) for case in results.cases)
+    if loads and loads[-1] > QUIET_LOAD:
+        return (
+            f"The machine was not quiet: when the cases began, its load average was {loads[0]} to "
+            f"{loads[-1]}, the benchmark's own load included."
+        )
     return ""
 
 
 def _slices(results: Results) -> str:
     """When the cases were measured, if not all in one run."""
-    commits: dict[str, list[str]] = {}
+    commits: dict[str, list[CaseResult]] = {}
     for case in results.cases:
-        commits.setdefault(case.measured.get("commit", ""), []).append(case.name)
+        commits.setdefault(case.measured.get("commit", ""), []).append(case)
     if len(commits) < 2:
         return ""
-    lines = [f"- {commit or 'unknown'}: {', '.join(names)}" for commit, names in commits.items()]
+    lines = [
+        f"- {commit or 'unknown'}{_loads(cases)}: {', '.join(case.name for case in cases)}"
+        for commit, cases in commits.items()
+    ]
     return "\n".join(["Measured in several runs, at these commits:", "", *lines])
+
+
+def _loads(cases: Sequence[CaseResult]) -> str:
+    given = (case.measured.get("load average") for case in cases)
+    found = sorted(load for load in given if load is not None)
+    return f" (load average {found[0]} to {found[-1]})" if found else ""
 
 
 def verdict(goal: Goal, ratio: float) -> str:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from broker_tests.schemas.answering import Answer, Answering, ok
 from cli_tests.conftest import Odradek
+from odradek_schemas import Client, Registry, Schema
+from odradek_schemas.registry import Kind
+from odradek_testkit.clients import consume
+from odradek_testkit.engines import RunningBroker
+from odradek_testkit.schema_registry import SchemaRegistry
 
 AVRO = """{"type": "record", "name": "Visit", "namespace": "web", "fields": [
     {"name": "page", "type": "string"},
@@ -22,7 +28,11 @@ AVRO = """{"type": "record", "name": "Visit", "namespace": "web", "fields": [
     {"name": "counts", "type": {"type": "map", "values": ["long", "double"]}}]}"""
 JSON = '{"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
 PROTOBUF = 'syntax = "proto3"; message Order { string id = 1; int64 cents = 2; }'
-SCHEMAS = {1: ("AVRO", AVRO), 2: ("JSON", JSON), 3: ("PROTOBUF", PROTOBUF)}
+SCHEMAS: dict[int, tuple[Kind, str]] = {
+    1: ("AVRO", AVRO),
+    2: ("JSON", JSON),
+    3: ("PROTOBUF", PROTOBUF),
+}
 VISIT = {
     "page": "/", "at": "2026-01-31T12:00:00+00:00", "price": "12.50", "raw": "AP8=",
     "links": [{"to": None}, {"to": "/a"}], "last": {"to": "/a"}, "counts": {"a": 1, "b": 0.5},
@@ -105,6 +115,40 @@ def test_lines_that_do_not_fit_end_the_command(
     done = odradek("produce", topic, "--create", "--schema-registry", registry.url,
                    stdin=f"{text}\n", code=1)  # fmt: skip
     assert why in done.stderr
+
+
+@pytest.mark.java
+@pytest.mark.long  # the registry is a JVM of its own, which takes 8 s to start
+@pytest.mark.timeout(600)
+def test_a_real_registry(odradek: Odradek, broker: RunningBroker, tmp_path: Path) -> None:
+    """1. A subject without a schema is refused, and names it.
+    2. Of each format a schema is registered; `produce` writes with its id, `consume` prints it.
+    3. A newer version of a subject is used by the next `produce`; records of both are read."""
+    values = {1: VISIT, 2: {"id": 7}, 3: {"id": "a", "cents": 5}}
+    with SchemaRegistry(tmp_path / "registry") as registry:
+        client = Client(Registry(registry.url))
+        known = "--schema-registry", registry.url
+        done = odradek("produce", "real-0", "--create", *known, stdin="{}\n", code=1)
+        assert "real-0-value" in done.stderr
+        assert "register a schema for it first" in done.stderr
+        for number, (kind, text) in SCHEMAS.items():
+            topic = f"real-{number}"
+            made = client.register(f"{topic}-value", Schema(kind, text))
+            line = json.dumps(values[number])
+            odradek("produce", topic, "--create", *known, stdin=f"{line}\n")
+            (record,) = consume(broker, topic, 1)
+            written = record.value()
+            assert written is not None
+            assert (written[0], int.from_bytes(written[1:5], "big")) == (0, made)
+            done = odradek("consume", topic, "-o", "beginning", "-e", *known)
+            assert (json.loads(done.stdout), done.stderr) == (values[number], "")
+        newer = AVRO.replace(
+            '"fields": [', '"fields": [{"name": "n", "type": "int", "default": 0},', 1
+        )
+        client.register("real-1-value", Schema("AVRO", newer))
+        odradek("produce", "real-1", *known, stdin=json.dumps({**VISIT, "n": 5}) + "\n")
+        done = odradek("consume", "real-1", "-o", "beginning", "-e", *known)
+        assert [json.loads(one) for one in done.stdout.splitlines()] == [VISIT, {**VISIT, "n": 5}]
 
 
 def test_encode_needs_a_registry(odradek: Odradek) -> None:

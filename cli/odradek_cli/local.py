@@ -350,8 +350,10 @@ def _lines(key: str, cluster: ClusterReport) -> list[str]:
     head = f"{key}: {ready[0].message}" if ready else key
     if ready and ready[0].status == "True":
         head += f"; clients reach it at {cluster.status.bootstrap_servers}"
-    disks = [disk.message for disk in cluster.status.disks]
-    return [head, *(f"{key}: {line}" for line in (*disks, *cluster.plan, *cluster.failures))]
+    more = [disk.message for disk in cluster.status.disks]
+    if cluster.registry is not None:
+        more.append(cluster.registry.line)
+    return [head, *(f"{key}: {line}" for line in (*more, *cluster.plan, *cluster.failures))]
 
 
 def _table(report: Report, lines: list[str]) -> Any:
@@ -427,6 +429,8 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
                 if r.conditions
             ],
         )
+    if cluster.registry is not None:
+        print(cluster.registry.line)
     for line in (*cluster.plan, *cluster.failures):
         print(line)
 

@@ -76,6 +76,10 @@ def _fetch(place: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def runner_jar() -> Path:
+    return installed() / f"apicurio-registry-app-{VERSION}-runner.jar"
+
+
 class SchemaRegistry(ServerProcess):
     """One registry process on a port that it keeps over restarts."""
 
@@ -106,9 +110,8 @@ class SchemaRegistry(ServerProcess):
         self._settings |= settings or {}
 
     def start(self) -> None:
-        jar = installed() / f"apicurio-registry-app-{VERSION}-runner.jar"
         flags = [f"-D{name}={value}" for name, value in self._settings.items()]
-        process = self.spawn(["java", *QUICK_JVM, *flags, "-jar", str(jar)])
+        process = self.spawn(["java", *QUICK_JVM, *flags, "-jar", str(runner_jar())])
         give_up = time.monotonic() + DEADLINE_S
         while not self._answers():
             if process.poll() is not None or time.monotonic() > give_up:

@@ -27,6 +27,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 RESTART_ANNOTATION = f"{GROUP}/restart"  # any new value: restart all brokers, one step at a time
 LOCAL_PORT_ANNOTATION = f"{GROUP}/local-port"  # first port of the local runtime
+LOCAL_REGISTRY_ANNOTATION = f"{GROUP}/local-schema-registry"  # port of its schema registry
 
 Quantity = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")]
 NonEmpty = Annotated[str, Meta(min_length=1)]

@@ -59,7 +59,7 @@ def program() -> str:
 
 def queue(bench: Bench, engine: str, *, consumers: int, release_every: int = 0) -> Sample:
     servers = bench.server(engine)
-    count = bench.size(full=60_000 if release_every == 0 else 20_000, smoke=2_000)
+    count = bench.size(full=200_000 if release_every == 0 else 20_000, smoke=2_000)
     pool = verify.payloads(bench.seed, SIZE)
     with bench.topic(servers, PARTITIONS) as topic:
         with KafkaClient(servers.bootstrap) as client:

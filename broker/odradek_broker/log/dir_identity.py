@@ -68,6 +68,12 @@ def read_identity(disk: Disk, path: str) -> DirIdentity | None:
         if line and line[0] not in "#!":
             name, _, value = line.partition("=")
             properties[name.strip()] = value.strip()
+    if properties.get("version") == "0":
+        raise LogDirConfigError(
+            f"{file}: version 0 is that of an Apache Kafka with ZooKeeper, whose directories this "
+            "broker does not read. Nothing in it was changed. Start that Kafka with it, and copy "
+            "its topics to a cluster of this broker with MirrorMaker 2"
+        )
     if properties.get("version") != "1":
         raise LogDirConfigError(f"{file}: version {properties.get('version')}, expected 1")
     try:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from odradek_broker.log.batches import scan_batches
 from odradek_broker.log.errors import CorruptLogError
 from odradek_broker.log.leader_epochs import LeaderEpochs
+from odradek_broker.log.old_formats import refuse_old_format
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from odradek_protocol.ids import Offset
 
@@ -28,7 +29,10 @@ class Recovered(NamedTuple):
 def recover_segment(
     segment: LogSegment, epochs: LeaderEpochs, index_interval: int, *, gaps_allowed: bool
 ) -> Recovered:
-    """Truncate the segment after its last valid batch; rebuild its indexes and the epochs."""
+    """Truncate the segment after its last valid batch; rebuild its indexes and the epochs.
+
+    LogDirConfigError, and nothing is truncated, if a record of an old format follows that batch.
+    """
     segment.clear_indexes()
     expected = segment.base_offset
     valid = 0
@@ -51,6 +55,7 @@ def recover_segment(
             expected = header.next_offset
             valid = position + header.size
     except CorruptLogError as error:
+        refuse_old_format(segment.file(), segment.path(), valid)
         problem = error.message or ""
     truncated = segment.size - valid
     if truncated:

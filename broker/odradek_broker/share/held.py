@@ -7,6 +7,7 @@ newer one. Updates that arrive during a write are sent together after it.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from odradek_broker.partition.partition import Partition
@@ -105,6 +106,7 @@ class HeldPartition:
                 self.partition,
                 offset,
                 bytes_max,
+                partial(share.has_available, offset, wanted.records_max),
                 read_committed=config.read_committed,
                 whole=whole,
             )

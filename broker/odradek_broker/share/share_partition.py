@@ -148,6 +148,16 @@ class SharePartition:
                 return run.first
         return self._runs.end + 1
 
+    def has_available(self, first: Offset, count: int, last: Offset) -> bool:
+        """Whether so many of the offsets from `first` to `last` can be acquired."""
+        found = max(last - max(first - 1, self.end_offset), 0)
+        for run in self._runs.overlapping(first, last):
+            if found >= count:
+                break
+            if run.delivery.state is AVAILABLE and run.before is None:
+                found += min(run.last, last) - max(run.first, first) + 1
+        return found >= count
+
     def can_acquire(self, limits: Limits) -> bool:
         return self.next_fetch_offset() <= self.end_offset or self.in_flight < limits.locks_max
 

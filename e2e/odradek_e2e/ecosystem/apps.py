@@ -5,7 +5,8 @@ as group PREFIX-app, and writes each record to PREFIX-out with its key and the v
 It reports nothing; everything is seen from outside:
 
 - processes: what was written before is in PREFIX-out
-- member: the group has one member that owns all partitions (not for programs that assign)
+- member: the group has one member that owns all partitions, as a group of its protocol (not for
+  programs that assign)
 - survives kill -9: killed while it works, and started again. at least once: every record is in
   PREFIX-out; exactly once: every record is there once, as a reader of committed records sees it
 - state: (Kafka Streams) counts over a repartition topic and a changelog have no gap, no repetition
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,8 +33,17 @@ from odradek_e2e.ecosystem.contract import (
     read,
 )
 from odradek_e2e.ecosystem.running import Checks, Running
+from odradek_protocol.client.admin.groups import describe_group, list_groups
+from odradek_protocol.client.kafka_client import KafkaClient
 
 PER_PART = 2_000
+
+
+class Member(Enum):
+    """The kind of group that a program joins, and with it how the group is described."""
+
+    CLASSIC = "classic"
+    STREAMS = "streams"  # KIP-1071
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class App:
     title: str
     command: Callable[[], Sequence[str]]
     exactly_once: bool = False
-    member: bool = True  # of a classic group, which kafka's admin clients describe
+    member: Member | None = Member.CLASSIC  # None: it assigns partitions itself
     state: bool = False
     commits: bool = True
 
@@ -52,7 +63,7 @@ class App:
         return "exactly once" if self.exactly_once else "at least once"
 
     def checks(self) -> tuple[str, ...]:
-        given = {"processes": True, "member": self.member, self._survives: True,
+        given = {"processes": True, "member": self.member is not None, self._survives: True,
                  "state": self.state, "commits": self.commits}  # fmt: skip
         return tuple(name for name, there in given.items() if there)
 
@@ -71,8 +82,10 @@ class App:
         state = str(place.directory / "state")
         with Running(self.name, [*started, state], place.directory) as program:
             checks.run("processes", lambda: self._processes(world, program))
-            if self.member:
+            if self.member is Member.CLASSIC:
                 checks.run("member", lambda: world.one_member(program))
+            if self.member is Member.STREAMS:
+                checks.run("member", lambda: world.one_streams_member(program))
             checks.run(self._survives, lambda: self._survive(world, program))
             if self.state:
                 checks.run("state", lambda: world.counted(program))
@@ -150,6 +163,19 @@ class Topics:
             return sorted(place.partition for place in assigned) == list(range(PARTITIONS))
 
         program.wait(owns, f"a member of {group} owns all partitions")
+
+    def one_streams_member(self, program: Running) -> None:
+        group = f"{self._prefix}-app"
+
+        def owns() -> bool:
+            with KafkaClient(self._bootstrap) as client:
+                (listed,) = (one for one in list_groups(client) if one.group_id == group)
+                described = describe_group(client, group)
+            owned = [p.partition for member in described.members for p in member.assignment
+                     if p.topic == f"{self._prefix}-in"]  # fmt: skip
+            return listed.type.lower() == "streams" and sorted(owned) == list(range(PARTITIONS))
+
+        program.wait(owns, f"a member of the streams group {group} owns all partitions")
 
     def committed(self, program: Running) -> None:
         group = f"{self._prefix}-app"

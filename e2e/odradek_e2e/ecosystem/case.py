@@ -24,12 +24,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Case:
-    """`run` does everything and returns the checks; `missing` says why there is nothing to run."""
+    """`run` does everything and returns the checks."""
 
     name: str
     title: str  # for the table: the client, its version, where it comes from
-    run: Callable[[Place], list[Check]] | None = None
-    missing: str = ""
+    run: Callable[[Place], list[Check]]
     checks: tuple[str, ...] = ()  # each has to be reported, so that a silent program fails
 
 

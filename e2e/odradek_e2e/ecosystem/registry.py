@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
 from odradek_e2e.ecosystem import connect_case, exporters, kcat_case, mirror_case, schemas_case
-from odradek_e2e.ecosystem.apps import App
+from odradek_e2e.ecosystem.apps import App, Member
 from odradek_e2e.ecosystem.build import (
     PROGRAMS,
     go_program,
@@ -20,9 +19,6 @@ from odradek_e2e.ecosystem.build import (
 )
 from odradek_e2e.ecosystem.case import Case, program_case
 from odradek_testkit.engines import JVM_FLAGS, TOOLS_DIR, kafka_version
-
-# Streams groups (KIP-1071) are a case of their own, off until our broker has them.
-STREAMS_GROUPS = "ODRADEK_ECOSYSTEM_STREAMS_GROUPS"
 
 
 def _go(name: str, module: str) -> Case:
@@ -71,21 +67,17 @@ def _streams() -> list[Case]:
     title = f"Kafka Streams {kafka_version()}"
     classic = App("kafka-streams", f"{title}, classic group", _java("kafka-streams"),
                   exactly_once=True, state=True)  # fmt: skip
-    name = "kafka-streams-groups"
     command = _java("kafka-streams", "group.protocol=streams")
-    groups = App(name, f"{title}, streams group", command, exactly_once=True, member=False,
-                 state=True)  # fmt: skip
-    if os.environ.get(STREAMS_GROUPS) == "1":
-        return [classic.case(), groups.case()]
-    missing = f"set {STREAMS_GROUPS}=1 where both engines have streams groups (KIP-1071)"
-    return [classic.case(), Case(name, groups.title, missing=missing)]
+    groups = App("kafka-streams-groups", f"{title}, streams group", command, exactly_once=True,
+                 member=Member.STREAMS, state=True)  # fmt: skip
+    return [classic.case(), groups.case()]
 
 
 def _flink() -> Case:
     pom = (PROGRAMS / "flink" / "pom.xml").read_text()
     flink, connector = re.findall(r"<flink.*version>(.+?)</", pom)[:2]
     title = f"Flink {flink}, its Kafka connector {connector}"
-    return App("flink", title, _java("flink"), exactly_once=True, member=False).case()
+    return App("flink", title, _java("flink"), exactly_once=True, member=None).case()
 
 
 def _kcat_version() -> str:

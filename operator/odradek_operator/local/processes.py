@@ -85,6 +85,7 @@ class LocalBroker:
         answers_over_tls: Callable[[str], bool] | None = None,
     ) -> None:
         self.id = broker
+        self.name = f"broker {broker}"
         self._answers_over_tls = answers_over_tls
         self.rack = rack
         self.directory = directory
@@ -183,21 +184,24 @@ class LocalBroker:
             self._ends = 0
 
     def start(self, settings: Mapping[str, str]) -> None:
-        assert self._running is None, f"broker {self.id} is running already"
+        assert self._running is None, f"{self.name} is running already"
         properties = {n: v for n, v in settings.items() if not n.startswith("@")}
         path = self.directory / "server.properties"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{n}={_escaped(v)}\n" for n, v in properties.items()))
             self._rotate_output()
-            self._child = spawn(command(settings, path), self.directory / "server.out")
+            self._child = spawn(self._command(settings, path), self.directory / "server.out")
         except OSError as error:
-            raise LedgerError(f"broker {self.id} cannot be started: {error}") from error
+            raise LedgerError(f"{self.name} cannot be started: {error}") from error
         now = time.time()
         born = _start_ticks(self._child.pid) or 0
         self._running = ProcessFile(self._child.pid, born, now, dict(settings))
         write_json(self.directory / "process.json", self._running)
         self._ready, self._since, self._stopping_since = False, now, None
+
+    def _command(self, settings: Mapping[str, str], properties: Path) -> list[str]:
+        return command(settings, properties)
 
     def restart(self, settings: Mapping[str, str]) -> None:
         """SIGTERM now; `supervise` starts it again when it has ended."""
@@ -343,12 +347,12 @@ def is_ready(admin: str) -> bool:
     return readiness(admin)[0]
 
 
-def readiness(admin: str) -> tuple[bool, str]:
-    """Whether the broker serves clients, by /readyz; and if not, why."""
+def readiness(admin: str, path: str = "/readyz") -> tuple[bool, str]:
+    """Whether the server answers this path with 200; and if not, why, where it says so."""
     host, _, port = admin.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=READY_TIMEOUT_S)
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status == 200, _reasons(answer.read(REASONS_BYTES_MAX))
     except (OSError, http.client.HTTPException):

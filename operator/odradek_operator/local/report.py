@@ -9,6 +9,7 @@ from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus
 from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.topic import TopicStatus
 from odradek_operator.local.pipelines import PipelineReport
+from odradek_operator.local.registry import RegistryReport
 
 
 class ClusterReport(msgspec.Struct, rename="camel"):
@@ -20,6 +21,7 @@ class ClusterReport(msgspec.Struct, rename="camel"):
     pids: dict[int, int] = {}
     admin: dict[int, str] = {}  # broker → address of /metrics, /healthz and /readyz
     rebalances: dict[str, KafkaRebalanceStatus] = {}
+    registry: RegistryReport | None = None
 
 
 class Report(msgspec.Struct, rename="camel"):
@@ -34,5 +36,6 @@ class Report(msgspec.Struct, rename="camel"):
         for report in self.clusters.values():
             conditions += [c for user in report.users.values() for c in user.conditions]
         ready = [c.status == "True" for c in conditions if c.type == "Ready"]
+        ready += [r.registry.ready for r in self.clusters.values() if r.registry is not None]
         quiet = not any(r.plan or r.failures for r in self.clusters.values())
         return bool(self.clusters) and all(ready) and quiet and not self.problems

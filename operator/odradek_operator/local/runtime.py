@@ -19,7 +19,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -53,6 +53,7 @@ from odradek_operator.local.pipelines import LocalPipelines
 from odradek_operator.local.platform import LocalPlatform
 from odradek_operator.local.processes import JARS
 from odradek_operator.local.rebalances import FileDocuments, LocalRebalances
+from odradek_operator.local.registry import LocalRegistry, registry_problems
 from odradek_operator.local.report import ClusterReport as ClusterReport
 from odradek_operator.local.report import Report as Report
 from odradek_operator.local.stamp import stamp
@@ -89,6 +90,7 @@ class LocalCluster:
         self.users = LocalUsers(LocalUserSecrets(state_dir))
         self.user_lines: list[str] = []
         self.rebalances = LocalRebalances(RebalanceKeeper(FileDocuments(directory)))
+        self.registry = LocalRegistry(directory)
 
     @property
     def record(self) -> PersistedRecord:
@@ -168,13 +170,15 @@ class LocalCluster:
             self.topic_statuses,
             cluster=self.resource.key,
         )
+        registry = self.registry.assess(self.resource, self.status)
         lines = certified.lines if certified else []
         lines += [*map(explain, assessed.plan), *self.user_lines, *self.rebalances.lines]
+        lines += self.registry.lines
         pids, admin = self.platform.pids(), self.platform.admin_addresses()
         users = self.users.report()
         return ClusterReport(
             self.status, lines, self.topic_statuses, users, failures, pids, admin,
-            self.rebalances.report(),
+            self.rebalances.report(), registry,
         )  # fmt: skip
 
     def act(self, assessed: Assessment, certified: Certified | None) -> list[str]:
@@ -190,10 +194,17 @@ class LocalCluster:
                 )
             refused += [f"spec.certificates: {one}" for one in certified.warnings]
         failures, _ = act(assessed, self.platform, self.admin)
+        self.registry.act()
         return refused + failures + self.users.act(self.admin)
 
     def close(self) -> None:
         self.admin.close()
+
+    def stop(self, first: Sequence[int] = ()) -> None:
+        """Stops the registry, which needs the brokers, then all nodes; those in `first` first."""
+        self.close()
+        self.registry.stop()
+        self.platform.stop_all(first)
 
 
 class LocalRuntime:
@@ -254,10 +265,8 @@ class LocalRuntime:
         """Stops pipelines, then brokers; active controllers last: the others need them."""
         self.pipelines.stop()
         for cluster in self.clusters.values():
-            cluster.close()
             controller = cluster.status.controller if cluster.status else -1
-            others = [b for b in cluster.platform.known().existing if b != controller]
-            cluster.platform.stop_all(others)
+            cluster.stop([b for b in cluster.platform.known().existing if b != controller])
 
     # -- passes ------------------------------------------------------------------------------------
 
@@ -266,6 +275,7 @@ class LocalRuntime:
         report = Report(problems=[*self.manifest_problems, *self._reference_problems])
         for key, cluster in self.clusters.items():
             cluster.platform.supervise()
+            cluster.registry.supervise()
             assessed = cluster.assess(self.topics.get(key, []))
             certified = cluster.certify(assessed)
             try:
@@ -314,9 +324,7 @@ class LocalRuntime:
         self.manifest_problems = []
         self.resources = resources
         for key in [k for k in self.clusters if k not in clusters]:
-            gone = self.clusters.pop(key)  # its data stays until `odradek local down --delete`
-            gone.close()
-            gone.platform.stop_all()
+            self.clusters.pop(key).stop()  # its data stays until `odradek local down --delete`
         for key, resource in clusters.items():
             if key not in self.clusters:
                 self.clusters[key] = LocalCluster(resource, self.state_dir)
@@ -342,6 +350,7 @@ class LocalRuntime:
                 message = f"must be a port from 1 to {FIRST_PORT_MAX}, not {port}: the ports of "
                 message += "the brokers follow it, those of their metrics 1000 later"
                 problems.append(Problem(new.source, subject, field, message))
+            problems += registry_problems(new)
             if new.spec.certificates.issuer_ref is not None:
                 message = "cert-manager needs Kubernetes: use certificates.secretName here"
                 problems.append(Problem(new.source, subject, "spec.certificates", message))
@@ -424,6 +433,7 @@ def stop_orphans(state_dir: Path) -> int:
     count = 0
     for directory in sorted(state_dir.glob("*.*/")):
         if (directory / "state.json").exists():
+            LocalRegistry(directory).stop()
             platform = LocalPlatform(directory)
             count += len(platform.pids())
             platform.stop_all()

@@ -190,7 +190,7 @@ class Local:
             node
             for runtime in (self.runtime, *self._dead)
             for cluster in runtime.clusters.values()
-            for node in cluster.platform._brokers.values()
+            for node in (*cluster.platform._brokers.values(), cluster.registry._process)
         ]
         self.runtime.pipelines.stop()
         for node in nodes:
