@@ -34,7 +34,7 @@ class CertManager:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        command = [program("cert-manager"), self._kubernetes.kubeconfig, NAMESPACE]
+        command = [str(program("cert-manager")), str(self._kubernetes.kubeconfig), NAMESPACE]
         definitions = module_dir(CERT_MANAGER_MODULE, CERT_MANAGER) / "deploy" / "crds"
         for path in sorted(definitions.glob("*.yaml")):
             self._kubernetes.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))

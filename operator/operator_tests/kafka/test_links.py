@@ -138,7 +138,7 @@ def test_what_changes_for_clients_is_announced_until_it_is_done(engine: str) -> 
         "listener plaintext is closed; move its clients to clients first",
     )
     assert world.desired().links.clients == said
-    steps = []
+    steps: list[tuple[str, ...]] = []
     while world.outdated():
         if steps[-1:] != [now := world.desired().links.clients]:
             steps.append(now)
