@@ -93,6 +93,7 @@ def test_up_status_plan_down(manifests: Path) -> None:
         assert odradek("local", "plan", *where).stdout == (
             "KafkaCluster default/main: nothing to do\n"
         )
+        assert "orders" in odradek(*where, "topics", "list").stdout
         again = odradek("local", "up", *where, code=1)
         assert f"pid {found['pid']}" in again.stderr
     finally:

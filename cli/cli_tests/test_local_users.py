@@ -94,4 +94,4 @@ def test_mistakes_are_named(odradek: Odradek, manifests: Path) -> None:
     other = odradek("local", "credentials", "billing", *where, "--key", "user.p12", code=1)
     assert "add it to spec.secret.keys" in other.stderr
     alone = odradek("--user", "billing", "topics", "list", code=2)
-    assert "--user and --file belong together" in alone.stderr
+    assert "--user needs --file" in alone.stderr

@@ -78,7 +78,7 @@ def test_loads_that_the_brokers_measured(
     assert {g["name"]: g["before"] for g in without["goals"]}["bytes-in"] == 0.0
     ports = ports.replace("1=", "9=", 1)
     refused = odradek("rebalance", "propose", "--metrics", "here", code=2)
-    assert "expected ID=HOST:PORT" in refused.stderr
+    assert "expected a port, or ID=HOST:PORT" in refused.stderr
     refused = odradek("rebalance", "propose", "--metrics", ports, "--window", "week", code=2)
     assert "the windows are minute, hour, day" in refused.stderr
 

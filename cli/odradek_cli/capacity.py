@@ -1,7 +1,7 @@
 """`odradek capacity`: when disks are full, what the loss of a rack does, how many brokers to add.
 
     odradek capacity                                     from what the brokers measured in a day
-    odradek capacity --metrics 0=host:9404,… --window hour    at ports that they do not tell
+    odradek capacity --metrics 9404 --window hour        at a port that they do not tell
     odradek capacity --times 3 --network 250
 
 Works with any Kafka cluster, and changes nothing.
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odradek_cli.broker_loads import Metrics, Sample, Window, loads_of
 from odradek_cli.errors import UsageError
 from odradek_cli.extras import needs_extra
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from odradek_cli.output import bytes_text, print_json, print_table
-from odradek_cli.rebalance import MB, Metrics, Sample, Window, loads_of
+from odradek_cli.rebalance import MB
 
 if TYPE_CHECKING:
     from odradek_operator.kafka.balance.capacity import Filling, Loss, Need

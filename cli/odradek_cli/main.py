@@ -16,6 +16,7 @@ import typer
 from odradek_cli import session
 from odradek_cli.errors import CliError, UsageError
 from odradek_cli.lazy_group import LazyGroup
+from odradek_cli.local_clusters import bootstrap_of
 from odradek_cli.local_users import PROPERTIES, credentials_file
 
 app = typer.Typer(
@@ -72,7 +73,10 @@ def options(
     files: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", "-f", metavar="DIR", help="Manifests of a local runtime, for --user."
+            "--file",
+            "-f",
+            metavar="DIR",
+            help="Manifests of a local runtime: use its cluster, or with --user one of its users.",
         ),
     ] = None,
     version: Annotated[  # noqa: ARG001  # its callback prints
@@ -82,18 +86,22 @@ def options(
 ) -> None:
     """Kafka on Kubernetes from Python: run brokers, and use any Kafka cluster."""
     configured = ctx.invoked_subcommand not in OWN_CLUSTERS
-    if not configured and (client_config or profile or user):
+    if not configured and (client_config or profile or user or files):
         raise UsageError(
-            f"--client-config, --profile and --user: `odradek {ctx.invoked_subcommand}` does not "
-            "use them"
+            f"--client-config, --profile, --user and --file: `odradek {ctx.invoked_subcommand}` "
+            "does not use them"
         )
-    if (user is None) != (not files):
-        raise UsageError("--user and --file belong together: odradek --user NAME -f DIR …")
+    if files and profile:
+        raise UsageError("--file and --profile: give one of them")
+    if user is not None and not files:
+        raise UsageError("--user needs --file: odradek --user NAME -f DIR …")
     if user is not None and files:
         if client_config is not None:
             raise UsageError("--user and --client-config: give one of them")
         client_config = credentials_file(user, files, None, PROPERTIES)
-    session.begin(bootstrap, client_config, profile, configured=configured)
+    elif files and bootstrap is None:
+        bootstrap = bootstrap_of(files, with_login=client_config is not None)
+    session.begin(bootstrap, client_config, profile, files or (), configured=configured)
 
 
 def main() -> None:

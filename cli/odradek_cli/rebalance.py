@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odradek_cli.broker_loads import Metrics, Sample, Window, loads_of
 from odradek_cli.errors import CliError, UsageError
 from odradek_cli.extras import needs_extra
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from odradek_operator.admin.balance import Rebalance
     from odradek_operator.kafka.balance.document import Proposal
     from odradek_operator.kafka.balance.execution import ExecutionProgress, Stage
-    from odradek_operator.kafka.observed import Loads
     from odradek_operator.kafka.rebalancing import Execution
     from odradek_protocol.client.kafka_client import KafkaClient
 
@@ -37,21 +37,7 @@ POLL_S = 0.5
 MOVES_SHOWN = 20  # in a terminal; the file has all
 MODES = "full, add-brokers, remove-brokers, remove-disks, hot-disk, leaders-only"
 MB = 1e6
-NO_METRICS = "none"
 
-Sample = Annotated[
-    float, typer.Option("--sample", metavar="SECONDS", help="How long rates are measured.")
-]
-Metrics = Annotated[
-    str,
-    typer.Option(
-        "--metrics",
-        metavar="ID=HOST:PORT,…",
-        help="Metrics ports of the brokers, which know their loads. Default: those in the brokers' "
-        "settings. none: only a sample.",
-    ),
-]
-Window = Annotated[str, typer.Option("--window", help="Loads of the last minute, hour or day.")]
 File = Annotated[Path, typer.Argument(help="A proposal of `odradek rebalance propose -o`.")]
 Throttle = Annotated[
     float | None,
@@ -229,26 +215,6 @@ def cancel(
             _move_directories(client, undo)
             _follow_directories(client, undo)
     print(_sentence(now))
-
-
-def loads_of(client: KafkaClient, metrics: str, window: str) -> Loads | None:
-    """The brokers' measurements. Raises ValueError for an unknown window."""
-    from odradek_operator.admin.loads import metrics_ports, read_loads
-
-    if metrics == NO_METRICS:
-        return None
-    addresses: dict[int, str] = {}
-    for one in _names(metrics):
-        broker, _, address = one.partition("=")
-        if not broker.isdecimal() or ":" not in address:
-            raise UsageError(f"--metrics {one}: expected ID=HOST:PORT, such as 0=127.0.0.1:9404")
-        addresses[int(broker)] = address
-    addresses = addresses or metrics_ports(client)
-    found = read_loads(addresses, window)
-    if silent := sorted(addresses.keys() - found.seconds.keys()):
-        names = ", ".join(f"{b} ({addresses[b]})" for b in silent)
-        remarks().print(f"No loads from broker {names}: the growth of its logs is measured.")
-    return found
 
 
 # -- parts -----------------------------------------------------------------------------------------

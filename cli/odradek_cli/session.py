@@ -1,6 +1,7 @@
 """How this run of the command reaches its cluster: options, environment, profile, in this order.
 
     --bootstrap after the command, or in front of it
+    the local runtime of --file
     `bootstrap.servers` of --client-config, the bootstrap of --profile
     ODRADEK_BOOTSTRAP
     the same of ODRADEK_CLIENT_CONFIG, ODRADEK_PROFILE, or the current profile
@@ -13,7 +14,7 @@ The options in front of the command are read before the command's own: `begin` k
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,6 +38,7 @@ class ConnectionOptions:
     bootstrap: str | None = None
     client_config: Path | None = None
     profile: str | None = None
+    files: tuple[Path, ...] = ()  # manifests of the local runtime that runs the cluster
     environment: Mapping[str, str] = field(default_factory=dict)
     configured: bool = True  # False: the command has clusters of its own, without these settings
 
@@ -105,10 +107,14 @@ def begin(
     bootstrap: str | None = None,
     client_config: Path | None = None,
     profile: str | None = None,
+    files: Iterable[Path] = (),
     *,
     configured: bool = True,
 ) -> None:
-    _current.set(ConnectionOptions(bootstrap, client_config, profile, dict(os.environ), configured))
+    options = ConnectionOptions(
+        bootstrap, client_config, profile, tuple(files), dict(os.environ), configured
+    )
+    _current.set(options)
 
 
 def current() -> ConnectionOptions:

@@ -20,12 +20,13 @@ import threading
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from odradek_testkit.cluster import VOTERS_MAX, Cluster
 from odradek_testkit.proxy import ClientFilter, Proxy
 
 T = TypeVar("T")
+Fault: TypeAlias = Literal["block", "mute", "cut"]
 CALL_DEADLINE_S = 10.0
 
 
@@ -80,6 +81,21 @@ class Network:
         for other in self.proxies:
             if other != node_id:
                 self.cut(node_id, other)
+
+    def disturb(self, node_id: int, fault: Fault, client_id: str) -> None:
+        """Between one broker and one client, until `restore` of this broker, or `heal`."""
+        proxy = self.proxies[node_id]
+
+        async def begin() -> None:
+            {"block": proxy.block, "mute": proxy.mute, "cut": proxy.cut}[fault](client_id.__eq__)
+
+        self._run(begin())
+
+    def restore(self, node_id: int) -> None:
+        async def end() -> None:
+            self.proxies[node_id].heal()
+
+        self._run(end())
 
     def heal(self) -> None:
         self._dropped.clear()

@@ -2,6 +2,7 @@
 
     read_loads({0: "127.0.0.1:9404", 1: "127.0.0.1:9405"}, "hour")
     read_loads(metrics_ports(client), "hour")       # ours say in their settings where that is
+    read_loads(at_port(client, 9404), "hour")       # the same port on the host of every broker
 
 Ours answer /v1/loads with the load of each replica over the window. Apache Kafka has rates per
 topic in JMX, which its exporter serves as /metrics: the one of a minute, and for longer windows
@@ -66,6 +67,12 @@ def metrics_ports(client: KafkaClient) -> dict[int, str]:
         if at := reachable((entry.value if entry else None) or "", one.address.host):
             found[broker] = at
     return found
+
+
+def at_port(client: KafkaClient, port: int) -> dict[int, str]:
+    """Live broker → host:port, the same port on the host that each one advertises."""
+    found = brokers.describe_cluster(client).brokers
+    return {b: str(Address(one.address.host, port)) for b, one in found.items() if not one.fenced}
 
 
 def reachable(listener: str, broker_host: str) -> str:

@@ -40,6 +40,7 @@ FURTHER_INTER_BROKER = "odradek.inter.broker.listener.names"
 CONTROLLERS = "controller.listener.names"
 REPLICATION_NAME = REPLICATION.upper()
 CONTROLLER_NAME, CONTROLLER_TLS_NAME = CONTROLLER.upper(), CONTROLLER_TLS.upper()
+NOT_FOR_CLIENTS = {REPLICATION_NAME, CONTROLLER_NAME, CONTROLLER_TLS_NAME}
 DEFAULT = "PLAINTEXT"  # the inter-broker listener of a node whose settings name none
 STEPS = 3
 HOST_IP = "${env:HOST_IP}"  # in settings: the address of the machine, which only the pod knows
@@ -52,6 +53,7 @@ class Links:
     controllers: tuple[str, ...] = ()  # engine apache: of the quorum, the one in use first
     step: str = ""  # the purpose of this roll; empty: the links are as the spec says
     later: tuple[str, ...] = ()  # the purpose of the rolls after it
+    clients: tuple[str, ...] = ()  # which listeners clients get and lose by these rolls, in words
 
     @property
     def replication(self) -> bool:
@@ -99,7 +101,7 @@ def decide(spec: KafkaClusterSpec, nodes: Mapping[int, Settings]) -> Links:
         first, others = _choose(name, used, reached, ready=ready)
         controllers = (first, *others)
     step, later = _step(Links(inter, further, controllers), wanted, known)
-    return Links(inter, further, controllers, step, later)
+    return Links(inter, further, controllers, step, later, _of_clients(spec, brokers))
 
 
 def with_links(spec: KafkaClusterSpec, links: Links, nodes: Iterable[Settings]) -> KafkaClusterSpec:
@@ -179,6 +181,21 @@ def _step(
     )
     steps = [f"step {n} of {STEPS} to {target}: {text}" for n, text in enumerate(words, 1)]
     return steps[number], tuple(steps[number + 1 :])
+
+
+def _of_clients(spec: KafkaClusterSpec, brokers: list[Settings]) -> tuple[str, ...]:
+    wanted = {one.kafka_name: one for one in spec.listener_list}
+    known = [addresses(settings).keys() - NOT_FOR_CLIENTS for settings in brokers]
+    words = []
+    for name, one in wanted.items():
+        if any(name not in names for names in known):
+            kind = one.authentication.type
+            login = "without a login" if kind == "none" else f"with {kind}"
+            words.append(f"listener {one.name} accepts clients {login}, over {one.protocol}")
+    for name in sorted({name for names in known for name in names} - wanted.keys()):
+        others = " or ".join(one.name for one in wanted.values())
+        words.append(f"listener {name.lower()} is closed; move its clients to {others} first")
+    return tuple(words)
 
 
 def _inter_broker(settings: Settings) -> str:

@@ -96,7 +96,10 @@ def _plan(
         *starts,
         *((altered,) if altered else ()),
         *roll,
-        *(Wait(Reason("LaterStep", f"afterwards: {step}")) for step in desired.links.later),
+        *(
+            Wait(Reason("LaterStep", f"afterwards: {step}"))
+            for step in (*desired.links.later, *desired.links.clients)
+        ),
         *drain(
             desired, observed, kafka, others.drained_by, restarting=isinstance(decision, Restart)
         ),

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek_operator.admin.balance import observe
-from odradek_operator.admin.loads import metrics_ports, reachable, read_loads
+from odradek_operator.admin.loads import at_port, metrics_ports, reachable, read_loads
 from odradek_operator.kafka.balance.loads import Restrictions, see
 from odradek_operator.kafka.observed import Loads, LogSizes, SizedDir
 from odradek_protocol.client import KafkaClient
@@ -159,5 +159,6 @@ def test_real_brokers_know_what_a_producer_wrote(
         local.until(known, 120)
         with KafkaClient(local.bootstrap) as client:  # Apache Kafka has no such setting
             found = metrics_ports(client)
-        own = local.runtime.clusters[KEY].platform.metrics()
+            own = local.runtime.clusters[KEY].platform.metrics()
+            assert at_port(client, int(own[0].rpartition(":")[2])) == own
         assert found == (own if engine == "embedded" else {})

@@ -42,6 +42,16 @@ def test_all_is_well() -> None:
     assert found.brokers[0].leaders == found.brokers[0].preferred_leaders == 1
 
 
+def test_the_deprecated_form_of_the_listeners_is_a_condition() -> None:
+    old = cluster(brokers=6, listeners={"port": 9092})
+    found = status(old, running(old, *TOPIC))
+    assert conditions(found)["Deprecated"] == "True DeprecatedListeners"
+    (one,) = [c for c in found.conditions if c.type == "Deprecated"]
+    assert "spec.listeners" in one.message
+    listed = cluster(brokers=6, listeners=[{"name": "plaintext", "port": 9092}])
+    assert "Deprecated" not in conditions(status(listed, running(listed, *TOPIC)))
+
+
 def test_one_broker_is_down() -> None:
     behind = [replace(p, isr=p.isr - {2}) for p in TOPIC]
     found = status(SIX, with_phase(running(SIX, *behind), Phase.STOPPED, 2))
