@@ -26,6 +26,7 @@ from odradek_protocol.client import KafkaClient
 from odradek_protocol.client.admin.topics import NewTopic, create_topics
 from odradek_protocol.client.admin.users import SaltedPassword, set_password
 from odradek_protocol.client.fetching import FETCH_BYTES_MAX
+from odradek_protocol.client.metadata import NO_LEADER
 from odradek_protocol.client.producing import produce_batches
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.records.records import Record, build_batch
@@ -208,7 +209,14 @@ class Kafka:
         kept = {"retention.ms": "-1"}  # the records of tests are as old as their timestamps say
         refused = create_topics(self.client, [NewTopic(name, partitions, replicas, kept)])
         assert not refused, refused
+        wait_until(lambda: self._is_known(name), f"the brokers know topic {name}")
         return name
+
+    def _is_known(self, name: str) -> bool:
+        """With leaders. Brokers learn from the controller what it has made."""
+        found = self.client.metadata([name]).topics.get(name)
+        leaders = [one.leader for one in found.partitions.values()] if found is not None else []
+        return bool(leaders) and NO_LEADER not in leaders
 
     def produce(
         self,
@@ -218,6 +226,7 @@ class Kafka:
         key: bytes = b"k",
         at_ms: int = 1_767_225_600_000,
     ) -> None:
+        wait_until(lambda: self._is_known(topic), f"the brokers know topic {topic}")
         info = self.client.metadata([topic]).topics[topic]
         records = [
             Record(i, at_ms + i, key + str(i).encode(), value, [(b"source", b"test")])

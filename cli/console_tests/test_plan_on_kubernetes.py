@@ -66,8 +66,14 @@ def plan_text(visitor: Visitor) -> str:
 
 def until(visitor: Visitor, words: str) -> str:
     """Answers are kept for two seconds: the page is read again until it has the words."""
-    wait_until(lambda: words in plan_text(visitor), words)
-    return plan_text(visitor)
+    pages: list[str] = []
+
+    def shown() -> bool:
+        pages[:] = [plan_text(visitor)]
+        return words in pages[0]
+
+    wait_until(shown, words)
+    return pages[0]
 
 
 def test_a_roll_is_shown_step_by_step_with_reasons(world: World, watching: Visitor) -> None:
