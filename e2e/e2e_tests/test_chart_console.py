@@ -46,10 +46,15 @@ def test_without_it_there_is_nothing() -> None:
     ("options", "said"),
     [
         (("--set=console.enabled=true",), "console.cluster.name: the KafkaCluster"),
-        (LOGIN, "passwords would cross the network in clear text"),
+        (LOGIN, "credentials would cross the network in clear text"),
         ((*LOGIN, "--set=console.tlsSecret=a", "--set=console.behindTlsProxy=true"),
          "set one of them"),
         ((*ENABLED, "--set=console.login=OAUTHBEARER"), "login"),
+        ((*ENABLED, "--set=console.behindTlsProxy=true", "--set=console.login=OIDC"),
+         "needs console.oidc.issuer"),
+        ((*ENABLED, "--set=console.oidc.issuer=http://id.example.com"), "issuer"),
+        ((*ENABLED, "--set=console.behindTlsProxy=true", "--set=console.login=CERTIFICATE"),
+         "needs console.clientConfigSecret"),
         ((*ENABLED, "--set=console.port=80"), "port"),
     ],
 )  # fmt: skip
