@@ -29,6 +29,7 @@ from odradek_console.pages import (
     rebalance,
     records,
     security,
+    steering,
     topic,
     topics,
 )
@@ -90,8 +91,10 @@ def make_app(options: ConsoleOptions) -> web.Application:
         web.post("/rebalance/cancel", rebalance.cancel),
         web.get("/plan", plan.plan),
         web.post("/plan", plan.try_out),
+        web.post("/plan/steer", steering.steer_cluster),
         web.get("/pipelines", pipelines.list_pipelines),
         web.get("/pipelines/{namespace}/{name}", pipelines.one_pipeline),
+        web.post("/pipelines/{namespace}/{name}", steering.steer_pipeline),
         web.get("/changes/{id}", changes.show),
         web.post("/changes/{id}", changes.confirm),
         web.get("/login", entrance.login_form),

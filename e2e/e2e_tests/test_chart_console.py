@@ -64,6 +64,20 @@ def test_values_that_are_refused(options: tuple[str, ...], said: str) -> None:
 
 
 @pytest.mark.usefixtures("helm_program")
+def test_actions_are_two_kinds_of_patches() -> None:
+    """The KafkaCluster by its name; and none for a console that is read-only."""
+    for more, verbs in (
+        ((), [["get", "list"]]),
+        (("--set=console.actions=true",), [["get", "list"], ["patch"], ["patch"]]),
+        (("--set=console.actions=true", "--set=console.readOnly=true"), [["get", "list"]]),
+    ):
+        rules = of_console(render(*ENABLED, *more))["Role"]["rules"]
+        assert [one["verbs"] for one in rules] == verbs
+        patched = {one["resources"][0]: one.get("resourceNames") for one in rules[1:]}
+        assert patched in ({}, {"kafkaclusters": ["main"], "sparkpipelines": None})
+
+
+@pytest.mark.usefixtures("helm_program")
 def test_without_a_login_nothing_can_connect() -> None:
     found = of_console(render(*ENABLED))
     assert "Service" not in found

@@ -104,7 +104,8 @@ def _restarts(
 ) -> list[RestartStatus]:
     if before is None:
         return restart_history((), desired, observed, plan, ())
-    ready = [one.id for one in (*before.brokers, *before.controllers) if one.ready]
+    ready = [one.id for one in before.brokers if one.ready]
+    ready += [one.id for one in before.controllers if one.ready]
     return restart_history(before.restarts, desired, observed, plan, ready)
 
 
