@@ -17,6 +17,7 @@ import yaml
 from odradek_api.base import Condition, instant
 from odradek_api.kafka_cluster.status import (
     BrokerStatus,
+    CertificateStatus,
     KafkaClusterStatus,
     RestartStatus,
     RollingStatus,
@@ -90,6 +91,12 @@ def _report() -> Report:
         ],
         broker_count=3,
         ready_brokers=3,
+        certificates=[
+            CertificateStatus(name="cluster CA", not_after=ago(-1_700 * 86_400), phase="TrustBoth",
+                              message="waiting for broker 3"),
+            CertificateStatus(name="broker 2", not_after=ago(-5 * 86_400 - 60)),
+            CertificateStatus(name="broker 1", not_after=ago(-29 * 86_400)),
+        ],
         restarts=[
             RestartStatus(node=1, planned=True, reason=f"broker 1: {CHANGED}", began=ago(262),
                           leaders=11),

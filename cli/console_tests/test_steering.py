@@ -167,6 +167,16 @@ def test_a_timeline_is_text_and_stays_in_its_frame() -> None:
 # -- on Kubernetes ---------------------------------------------------------------------------------
 
 
+def found(world: World, kind: str, name: str) -> dict[str, Any]:
+    document = world.get(kind, name)
+    assert document is not None
+    return document
+
+
+def pause_of(world: World) -> bool:
+    return bool(found(world, "KafkaCluster", "main")["spec"].get("pause"))
+
+
 def console_of(
     world: World, broker: RunningBroker, directory: Path, kubeconfig: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -192,21 +202,21 @@ def test_wishes_become_fields_of_the_resources(
         visitor = Visitor(console).enter()
         assert wishes(visitor.get("/plan").text) == ["pause"]
         visitor.change("/plan/steer", {"key": world.key, "wish": "pause"})
-        assert world.get("KafkaCluster", "main")["spec"]["pause"] is True
+        assert pause_of(world)
         world.one_pass()
         wait_until(lambda: wishes(visitor.get("/plan").text) == ["resume"], "it is shown as paused")
         assert "the operator changes nothing" in visitor.get("/plan").text
         visitor.change("/plan/steer", {"key": world.key, "wish": "resume"})
-        assert not world.get("KafkaCluster", "main")["spec"].get("pause")
+        assert not pause_of(world)
 
         page = f"/pipelines/{namespace}/copies"
         visitor.change(page, {"wish": "stop"})
-        assert world.get("SparkPipeline", "copies")["spec"]["suspend"] is True
+        assert found(world, "SparkPipeline", "copies")["spec"]["suspend"] is True
         wait_until(lambda: wishes(visitor.get(page).text) == ["start"], "it can be started")
         visitor.change(page, {"wish": "restart"})
-        found = world.get("SparkPipeline", "copies")
-        assert found["spec"]["suspend"] is False
-        assert found["metadata"]["annotations"][RESTART_ANNOTATION]
+        copies = found(world, "SparkPipeline", "copies")
+        assert copies["spec"]["suspend"] is False
+        assert copies["metadata"]["annotations"][RESTART_ANNOTATION]
     world.close()
 
 
@@ -237,7 +247,7 @@ def test_an_account_without_the_right_has_no_buttons(
         assert "Kubernetes refused:" in page.text
         assert "cannot patch resource" in page.text
         assert token not in page.text
-    assert not world.get("KafkaCluster", "main")["spec"].get("pause")
+    assert not pause_of(world)
     world.close()
 
 
@@ -271,10 +281,10 @@ def test_a_user_needs_alter_on_the_cluster_in_kafka(
             assert wishes(bob.get("/plan").text) == []
             page = bob.change("/plan/steer", {"key": world.key, "wish": "pause"})
             assert "Kafka does not allow you to ALTER the cluster" in page.text
-            assert not world.get("KafkaCluster", "main")["spec"].get("pause")
+            assert not pause_of(world)
             assert wishes(alice.get("/plan").text) == ["pause"]
             alice.change("/plan/steer", {"key": world.key, "wish": "pause"})
-            assert world.get("KafkaCluster", "main")["spec"]["pause"] is True
+            assert pause_of(world)
             lines = [json.loads(line) for line in console.audit.read_text().splitlines()]
             ends = {one["user"]: one["outcome"] for one in lines if "pause" in one["action"]}
             assert ends["alice"] == "done"
