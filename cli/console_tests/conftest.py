@@ -26,6 +26,7 @@ from odradek_protocol.client import KafkaClient
 from odradek_protocol.client.admin.topics import NewTopic, create_topics
 from odradek_protocol.client.admin.users import SaltedPassword, set_password
 from odradek_protocol.client.fetching import FETCH_BYTES_MAX
+from odradek_protocol.client.metadata import NO_LEADER
 from odradek_protocol.client.producing import produce_batches
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.records.records import Record, build_batch
@@ -155,6 +156,18 @@ class Visitor:
     def login(self, user: str, password: str) -> Answer:
         return self.post("/login", {"user": user, "password": password, "next": "/"})
 
+    def upload(self, fields: Mapping[str, bytes]) -> Answer:
+        """The form of the login with files: each field is one."""
+        mark = "odradek-form-boundary"
+        kind = "Content-Disposition: form-data; filename=f"
+        body = b"".join(
+            f"--{mark}\r\n{kind}; name={name}\r\n\r\n".encode() + content + b"\r\n"
+            for name, content in fields.items()
+        )
+        own = {"Content-Type": f"multipart/form-data; boundary={mark}",
+               "Origin": self.console.address}  # fmt: skip
+        return self._send("POST", "/login", body + f"--{mark}--\r\n".encode(), own)
+
     def csrf(self, path: str = "/topics/-/create") -> str:
         found = re.search(r'name="csrf" value="([^"]+)"', self.get(path).text)
         assert found is not None
@@ -173,7 +186,9 @@ class Visitor:
         done = self.post(where, {"csrf": self.csrf(), "typed": typed})
         return self.get(done.headers["location"]) if done.status == 303 else done
 
-    def _send(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
+    def _send(
+        self, method: str, path: str, body: str | bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.console.port, timeout=60)
         sent = dict(headers)
         if self.cookies:
@@ -208,7 +223,14 @@ class Kafka:
         kept = {"retention.ms": "-1"}  # the records of tests are as old as their timestamps say
         refused = create_topics(self.client, [NewTopic(name, partitions, replicas, kept)])
         assert not refused, refused
+        wait_until(lambda: self._is_known(name), f"the brokers know topic {name}")
         return name
+
+    def _is_known(self, name: str) -> bool:
+        """With leaders. Brokers learn from the controller what it has made."""
+        found = self.client.metadata([name]).topics.get(name)
+        leaders = [one.leader for one in found.partitions.values()] if found is not None else []
+        return bool(leaders) and NO_LEADER not in leaders
 
     def produce(
         self,
@@ -218,6 +240,7 @@ class Kafka:
         key: bytes = b"k",
         at_ms: int = 1_767_225_600_000,
     ) -> None:
+        wait_until(lambda: self._is_known(topic), f"the brokers know topic {topic}")
         info = self.client.metadata([topic]).topics[topic]
         records = [
             Record(i, at_ms + i, key + str(i).encode(), value, [(b"source", b"test")])

@@ -15,7 +15,13 @@ import msgspec
 import yaml
 
 from odradek_api.base import Condition, instant
-from odradek_api.kafka_cluster.status import BrokerStatus, KafkaClusterStatus, RollingStatus
+from odradek_api.kafka_cluster.status import (
+    BrokerStatus,
+    CertificateStatus,
+    KafkaClusterStatus,
+    RestartStatus,
+    RollingStatus,
+)
 from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus, Progress
 from odradek_api.pipeline.status import JobStatus, QueryProgress
 from odradek_api.topic import TopicStatus
@@ -60,6 +66,9 @@ def written_runtime(directory: Path) -> Iterator[Path]:
 def _report() -> Report:
     since = instant(time.time() - 260)
 
+    def ago(seconds: int) -> str:
+        return instant(time.time() - seconds)
+
     def condition(kind: str, status: str, reason: str, message: str) -> Condition:
         return Condition(type=kind, status=status, reason=reason, message=message,
                          last_transition_time=since)  # fmt: skip
@@ -82,6 +91,24 @@ def _report() -> Report:
         ],
         broker_count=3,
         ready_brokers=3,
+        certificates=[
+            CertificateStatus(name="cluster CA", not_after=ago(-1_700 * 86_400), phase="TrustBoth",
+                              message="waiting for broker 3"),
+            CertificateStatus(name="broker 2", not_after=ago(-5 * 86_400 - 60)),
+            CertificateStatus(name="broker 1", not_after=ago(-29 * 86_400)),
+        ],
+        restarts=[
+            RestartStatus(node=1, planned=True, reason=f"broker 1: {CHANGED}", began=ago(262),
+                          leaders=11),
+            RestartStatus(node=3, reason="it ended with signal 9 (SIGKILL); next start at once",
+                          began=ago(1_500), ready=ago(1_466), unavailable=["audit-0"]),
+            RestartStatus(node=3, planned=True, reason="broker 3: num.io.threads changed",
+                          began=ago(3_020), ready=ago(3_004), leaders=10),
+            RestartStatus(node=2, planned=True, reason="broker 2: num.io.threads changed",
+                          began=ago(3_100), ready=ago(3_081), leaders=12),
+            RestartStatus(node=1, planned=True, reason="broker 1: num.io.threads changed",
+                          began=ago(3_170), ready=ago(3_152), leaders=11),
+        ],
         rolling=RollingStatus(state="Waiting", brokers=[1], partition="orders-4", reason=why,
                               since=since, remaining=[2, 3]),
     )  # fmt: skip

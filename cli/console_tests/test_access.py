@@ -130,7 +130,7 @@ def test_files_of_the_package_and_no_others(visitor: Visitor) -> None:
     [
         ({"listen": "0.0.0.0:8080"}, "with this console's credentials"),
         ({"listen": "0.0.0.0:8080", "login": "SCRAM-SHA-512"}, "clear text"),
-        ({"login": "OAUTHBEARER"}, "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({"login": "OAUTHBEARER"}, "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OIDC, CERTIFICATE"),
         ({"listen": "8080"}, "expected host:port"),
         ({"mask": ["a..b"]}, "expected a.b or topic:a.b"),
     ],

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from odradek_console.cluster.history import STEP_S
+from odradek_console.cluster.oidc import Provider
 from odradek_console.cluster.sampling import sample
 from odradek_console.cluster.view import ClusterView
 from odradek_console.pages import (
@@ -20,6 +21,7 @@ from odradek_console.pages import (
     changes,
     entrance,
     groups,
+    oidc_login,
     overview,
     pipelines,
     plan,
@@ -27,6 +29,7 @@ from odradek_console.pages import (
     rebalance,
     records,
     security,
+    steering,
     topic,
     topics,
 )
@@ -53,6 +56,8 @@ def make_app(options: ConsoleOptions) -> web.Application:
     app[guard.SESSIONS] = Sessions(options.access, login=options.login is not None)
     app[AUDIT] = AuditLog(options.audit_log)
     app[entrance.GUESSES] = entrance.Guesses()
+    if options.oidc is not None:
+        app[oidc_login.LOGINS] = oidc_login.OidcLogins(Provider(options.oidc))
     app[rebalance.REBALANCES] = rebalance.Rebalances()
     app.add_routes([
         web.get("/", overview.overview),
@@ -86,12 +91,16 @@ def make_app(options: ConsoleOptions) -> web.Application:
         web.post("/rebalance/cancel", rebalance.cancel),
         web.get("/plan", plan.plan),
         web.post("/plan", plan.try_out),
+        web.post("/plan/steer", steering.steer_cluster),
         web.get("/pipelines", pipelines.list_pipelines),
         web.get("/pipelines/{namespace}/{name}", pipelines.one_pipeline),
+        web.post("/pipelines/{namespace}/{name}", steering.steer_pipeline),
         web.get("/changes/{id}", changes.show),
         web.post("/changes/{id}", changes.confirm),
         web.get("/login", entrance.login_form),
         web.post("/login", entrance.login),
+        web.get(guard.LOGIN_START, oidc_login.start),
+        web.get(guard.LOGIN_CALLBACK, oidc_login.callback),
         web.post("/logout", entrance.logout),
         web.get("/healthz", entrance.healthz),
         web.get("/static/{name}", static),

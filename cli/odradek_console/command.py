@@ -15,6 +15,7 @@ from odradek_cli.extras import needs_extra
 from odradek_cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 
 if TYPE_CHECKING:
+    from odradek_console.cluster.oidc import OidcSettings
     from odradek_console.cluster.runtime_state import RuntimeSource
     from odradek_console.records.decoding import Schemas
     from odradek_console.web.options import ConsoleOptions
@@ -30,9 +31,27 @@ def console(
         typer.Option(
             "--login",
             metavar="MECHANISM",
-            help="Users log in with this SASL mechanism, and act as themselves.",
+            help="How users log in, to act as themselves: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+            "OIDC or CERTIFICATE.",
         ),
     ] = None,
+    oidc_issuer: Annotated[
+        str | None,
+        typer.Option("--oidc-issuer", metavar="URL", help="With --login OIDC: who issues tokens."),
+    ] = None,
+    oidc_client: Annotated[
+        str | None,
+        typer.Option("--oidc-client", metavar="ID", help="The console's client ID there."),
+    ] = None,
+    oidc_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc-secret-file", metavar="FILE", help="Its secret; without one PKCE alone."
+        ),
+    ] = None,
+    oidc_scopes: Annotated[
+        str, typer.Option("--oidc-scopes", metavar="SCOPES", help="Separated by spaces.")
+    ] = "openid",
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
     mask: Annotated[
         list[str] | None,
@@ -86,12 +105,13 @@ def console(
     with needs_extra("console", "odradek console"):
         import jinja2  # noqa: F401
 
-        from odradek_console.cluster.access import LOGIN_MECHANISMS, Access
+        from odradek_console.cluster.access import CERTIFICATE, LOGINS, Access
         from odradek_console.records.masking import MaskError, Masks
         from odradek_console.web.options import LOOPBACK, ConsoleOptions
     host, port = _address(listen)
-    if login is not None and login not in LOGIN_MECHANISMS:
-        raise UsageError(f"--login {login}: one of {', '.join(LOGIN_MECHANISMS)}")
+    if login is not None and login not in LOGINS:
+        raise UsageError(f"--login {login}: one of {', '.join(LOGINS)}")
+    oidc = _oidc(login, oidc_issuer, oidc_client, oidc_secret_file, oidc_scopes)
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together")
     if host not in LOOPBACK:
@@ -102,7 +122,7 @@ def console(
             )
         if tls_cert is None and not behind_tls_proxy:
             raise UsageError(
-                f"--listen {listen}: passwords would cross the network in clear text; give "
+                f"--listen {listen}: credentials would cross the network in clear text; give "
                 "--tls-cert and --tls-key, or --behind-tls-proxy"
             )
     try:
@@ -113,6 +133,7 @@ def console(
         security = session.current().security()
     else:
         security = _transport(session.current().settings)
+    transport = _trust(session.current().settings) if login == CERTIFICATE else {}
     runtime = _runtime(local, kubernetes, login)
     options = ConsoleOptions(
         Access(bootstrap, security),
@@ -126,6 +147,8 @@ def console(
         behind_tls_proxy,
         _schemas(schema_registry),
         runtime,
+        oidc,
+        transport,
         tuple(host_name or ()),
     )
     _serve(options)
@@ -190,6 +213,43 @@ def _transport(settings: dict[str, str]) -> SecuritySettings:
         return SecuritySettings.from_properties({**settings, "security.protocol": plain})
     except SecurityError as error:
         raise UsageError(f"--client-config: {error}") from None
+
+
+def _trust(settings: dict[str, str]) -> dict[str, str]:
+    """With which brokers are verified: without keys, which users bring with them."""
+    if not settings.get("security.protocol", "").upper().endswith("SSL"):
+        raise UsageError(
+            "--login CERTIFICATE: brokers see certificates only with TLS; give "
+            "security.protocol=SSL and ssl.truststore.location in --client-config"
+        )
+    own = ("ssl.keystore.", "ssl.key.", "sasl.")
+    return {name: value for name, value in settings.items() if not name.startswith(own)}
+
+
+def _oidc(
+    login: str | None, issuer: str | None, client: str | None, secret_file: Path | None, scopes: str
+) -> OidcSettings | None:
+    if login != "OIDC":
+        if issuer or client or secret_file:
+            raise UsageError("--oidc-issuer, --oidc-client, --oidc-secret-file: need --login OIDC")
+        return None
+    if not issuer or not client:
+        raise UsageError("--login OIDC needs --oidc-issuer and --oidc-client")
+    from odradek_console.cluster.oidc import OidcSettings
+
+    try:
+        secret = secret_file.read_text().strip() if secret_file is not None else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--oidc-secret-file {secret_file}: {error}") from None
+    if secret == "":
+        raise UsageError(f"--oidc-secret-file {secret_file}: the file is empty")
+    claim = session.current().settings.get("sasl.oauthbearer.sub.claim.name", "sub")
+    found = OidcSettings(issuer, client, secret, scopes, claim)
+    try:
+        found.check()
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return found
 
 
 def _tls(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from odradek_cli.output import bytes_text
 
-__all__ = ["bytes_text", "count_text", "duration_text", "moment_text", "rate_text", "since_text"]
+__all__ = [
+    "bytes_text",
+    "count_text",
+    "days_until",
+    "duration_text",
+    "moment_text",
+    "rate_text",
+    "since_text",
+]
 
 
 def count_text(count: int | None) -> str:
@@ -40,6 +49,15 @@ def duration_text(ms: int) -> str:
             count = ms // size
             return f"{count:,} {unit}{'' if count == 1 else 's'}"
     return f"{ms:,} ms"
+
+
+def days_until(instant: str, now_s: float) -> int | None:
+    """Whole days; negative if it is over, None if this is no time."""
+    try:
+        at = datetime.fromisoformat(instant)
+    except ValueError:
+        return None
+    return math.floor(((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s) / 86_400)
 
 
 def since_text(instant: str, now_ms: int) -> str:

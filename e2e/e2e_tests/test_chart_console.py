@@ -46,16 +46,35 @@ def test_without_it_there_is_nothing() -> None:
     ("options", "said"),
     [
         (("--set=console.enabled=true",), "console.cluster.name: the KafkaCluster"),
-        (LOGIN, "passwords would cross the network in clear text"),
+        (LOGIN, "credentials would cross the network in clear text"),
         ((*LOGIN, "--set=console.tlsSecret=a", "--set=console.behindTlsProxy=true"),
          "set one of them"),
         ((*ENABLED, "--set=console.login=OAUTHBEARER"), "login"),
+        ((*ENABLED, "--set=console.behindTlsProxy=true", "--set=console.login=OIDC"),
+         "needs console.oidc.issuer"),
+        ((*ENABLED, "--set=console.oidc.issuer=http://id.example.com"), "issuer"),
+        ((*ENABLED, "--set=console.behindTlsProxy=true", "--set=console.login=CERTIFICATE"),
+         "needs console.clientConfigSecret"),
         ((*ENABLED, "--set=console.port=80"), "port"),
     ],
 )  # fmt: skip
 def test_values_that_are_refused(options: tuple[str, ...], said: str) -> None:
     with pytest.raises(HelmError, match=re.escape(said)):
         render(*options)
+
+
+@pytest.mark.usefixtures("helm_program")
+def test_actions_are_two_kinds_of_patches() -> None:
+    """The KafkaCluster by its name; and none for a console that is read-only."""
+    for more, verbs in (
+        ((), [["get", "list"]]),
+        (("--set=console.actions=true",), [["get", "list"], ["patch"], ["patch"]]),
+        (("--set=console.actions=true", "--set=console.readOnly=true"), [["get", "list"]]),
+    ):
+        rules = of_console(render(*ENABLED, *more))["Role"]["rules"]
+        assert [one["verbs"] for one in rules] == verbs
+        patched = {one["resources"][0]: one.get("resourceNames") for one in rules[1:]}
+        assert patched in ({}, {"kafkaclusters": ["main"], "sparkpipelines": None})
 
 
 @pytest.mark.usefixtures("helm_program")

@@ -25,7 +25,8 @@ GROUP = "odradek.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
-RESTART_ANNOTATION = f"{GROUP}/restart"  # any new value: restart all brokers, one step at a time
+# Any new value: restart all brokers of a KafkaCluster, one step at a time; or a pipeline's driver.
+RESTART_ANNOTATION = f"{GROUP}/restart"
 LOCAL_PORT_ANNOTATION = f"{GROUP}/local-port"  # first port of the local runtime
 LOCAL_REGISTRY_ANNOTATION = f"{GROUP}/local-schema-registry"  # port of its schema registry
 

@@ -4,19 +4,23 @@
 
 Reads KafkaClusters, Topics, KafkaRebalances and SparkPipelines of one namespace, with the
 kubeconfig or the pod's service account, and nothing else: no Secrets, no pods. Topics and pipelines
-of other namespaces are not shown.
+of other namespaces are not shown. `steer` patches one field, if the account may.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import httpx2
 from lightkube import Client
 from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
+from lightkube.models.authorization_v1 import ResourceAttributes, SelfSubjectAccessReviewSpec
+from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
+from lightkube.types import PatchType
 
-from odradek_api.base import InvalidManifestError, Resource
+from odradek_api.base import GROUP, RESTART_ANNOTATION, InvalidManifestError, Resource, instant
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus
 from odradek_api.parse import parse
@@ -25,15 +29,21 @@ from odradek_api.pipeline.status import SparkPipelineStatus
 from odradek_api.topic import TopicStatus
 from odradek_console.cluster.cache import Cache
 from odradek_console.cluster.runtime_state import (
+    CLUSTER,
+    PIPELINE,
     ClusterPlan,
     PipelineState,
     PlanError,
     RuntimeState,
+    SteerError,
     UnreadableStateError,
+    Wish,
     remaining_steps,
 )
 from odradek_operator.kubernetes.objects import RESOURCES, get, key_of, plain, read_status
 
+RIGHTS_AGE_S = 60.0
+FIELD_MANAGER = "odradek-console"
 AGE_S = 2.0  # for all sessions together: ten open pages ask as often as one
 TIMEOUT_S = 10.0
 NOT_FOUND = 404
@@ -67,6 +77,48 @@ class KubernetesState:
 
     def plan(self, manifests: str) -> RuntimeState:  # noqa: ARG002
         raise PlanError("use: odradek plan --kubernetes -f FILE")
+
+    def may_steer(self) -> frozenset[str]:
+        """As the API server says about this account."""
+        return self._cache.get("rights", RIGHTS_AGE_S, self._rights)
+
+    def _rights(self) -> frozenset[str]:
+        name = self._key.partition("/")[2]
+        asked = {CLUSTER: ("kafkaclusters", name), PIPELINE: ("sparkpipelines", "")}
+        try:
+            return frozenset(kind for kind, (plural, one) in asked.items()
+                             if self._may_patch(plural, one))  # fmt: skip
+        except (ApiError, httpx2.HTTPError):
+            return frozenset()
+
+    def _may_patch(self, plural: str, name: str) -> bool:
+        attributes = ResourceAttributes(
+            group=GROUP, resource=plural, verb="patch", namespace=self._namespace, name=name
+        )
+        review = SelfSubjectAccessReview(
+            spec=SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
+        )
+        answer = self._client.create(review)
+        return answer.status is not None and answer.status.allowed
+
+    def steer(self, wish: Wish, key: str) -> None:
+        kind = CLUSTER if wish in (Wish.PAUSE, Wish.RESUME) else PIPELINE
+        namespace, _, name = key.partition("/")
+        change: dict[str, Any] = {"spec": {"suspend": wish is Wish.STOP}}
+        if kind == CLUSTER:
+            change = {"spec": {"pause": wish is Wish.PAUSE}}
+        elif wish is Wish.RESTART:
+            change["metadata"] = {"annotations": {RESTART_ANNOTATION: instant(time.time())}}
+        try:
+            self._client.patch(
+                RESOURCES[kind], name, change, namespace=namespace, patch_type=PatchType.MERGE,
+                field_manager=FIELD_MANAGER,
+            )  # fmt: skip
+        except ApiError as error:
+            raise SteerError(f"Kubernetes refused: {error}") from None
+        except httpx2.HTTPError as error:
+            raise SteerError(f"Kubernetes does not answer: {error}") from None
+        self._cache.forget()
 
     def read(self) -> RuntimeState | None:
         return self._cache.get("state", AGE_S, self._read)

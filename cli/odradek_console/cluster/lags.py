@@ -33,7 +33,7 @@ class Lag:
     """Of one group; `unknown` counts partitions whose end the user may not see, or is away."""
 
     total: int
-    partitions: int
+    partitions: int | None  # None: not known, as for a query of Spark
     unknown: int
 
 

@@ -2,7 +2,8 @@
 
     found = LocalState(Path("examples/quickstart"), state).read()    # None: none has run there
 
-With manifests given, `plan` says what applying others would do. Both change nothing.
+With manifests given, `plan` says what applying others would do. Both change nothing. `steer` asks
+the runtime for something; the manifests stay as they are.
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ from odradek_api.parse import load
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import QueryProgress
 from odradek_console.cluster.runtime_state import (
+    CLUSTER,
+    PIPELINE,
     ClusterPlan,
     PipelineState,
     PlanError,
     RuntimeState,
+    SteerError,
+    Wish,
 )
+from odradek_operator.local import steering
 from odradek_operator.local.pipelines import PipelineReport
 from odradek_operator.local.report import Report
 from odradek_operator.local.runtime import LocalRuntime, read_report, running_pid
 
 MANIFEST_BYTES_MAX = 512 * 1024
+STOPPED = "Stopped"
 MAIN, DEAD_LETTER = "main", "dead-letter"  # the queries of a driver
 
 
@@ -52,7 +59,19 @@ class LocalState:
             return None
         stopped = "The runtime does not run now; this is its last report."
         warning = "" if running_pid(self.state) is not None else stopped
-        return _state(report, _specs(self.manifests), warning)
+        return _state(report, _specs(self.manifests, self.state), warning)
+
+    def may_steer(self) -> frozenset[str]:
+        is_running = running_pid(self.state) is not None
+        return frozenset((CLUSTER, PIPELINE)) if is_running else frozenset()
+
+    def steer(self, wish: Wish, key: str) -> None:
+        if running_pid(self.state) is None:
+            raise SteerError("the runtime does not run now")
+        try:
+            steering.steer(self.state, wish, key)
+        except OSError as error:
+            raise SteerError(f"{self.state}: {error.strerror}") from None
 
     def plan(self, manifests: str) -> RuntimeState:
         """The local runtime's plan for these manifests, given its present state."""
@@ -80,16 +99,19 @@ def _state(report: Report, specs: dict[str, SparkPipelineSpec], warning: str) ->
     return RuntimeState(clusters, pipelines, report.problems, warning)
 
 
-def _specs(manifests: Path) -> dict[str, SparkPipelineSpec]:
+def _specs(manifests: Path, state: Path) -> dict[str, SparkPipelineSpec]:
     """As the files are now; none of them if one is invalid, which is among the problems."""
     try:
-        return {one.key: one.spec for one in load([manifests]) if one.kind == "SparkPipeline"}
+        found = steering.steered(load([manifests]), steering.read_steering(state))
+        return {one.key: one.spec for one in found if one.kind == PIPELINE}
     except InvalidManifestError:
         return {}
 
 
 def _pipeline(key: str, report: PipelineReport, spec: SparkPipelineSpec | None) -> PipelineState:
     said = report.status
+    if spec is not None and spec.suspend:
+        return PipelineState(key, STOPPED, spec, restarts=report.restarts)
     if said is None:
         state = "Waiting" if report.waits else "Starting"
         return PipelineState(key, state, spec, report.waits, report.restarts)

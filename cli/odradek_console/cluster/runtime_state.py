@@ -14,11 +14,13 @@ from odradek_api.base import Condition
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus
 from odradek_api.topic import TopicStatus
+from odradek_operator.local.steering import Wish as Wish
 
 if TYPE_CHECKING:
     from odradek_api.pipeline.spec import SparkPipelineSpec
 
 READY, PROGRESSING = "Ready", "Progressing"
+CLUSTER, PIPELINE = "KafkaCluster", "SparkPipeline"
 
 
 class UnreadableStateError(Exception):
@@ -27,6 +29,10 @@ class UnreadableStateError(Exception):
 
 class PlanError(Exception):
     """A sentence per problem of the manifests."""
+
+
+class SteerError(Exception):
+    """Why a wish cannot be fulfilled; a sentence for people."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,11 @@ class ClusterPlan:
         """Progressing, while something is to be done; its message is the step that is due."""
         found = self.condition(PROGRESSING)
         return found if found is not None and found.status == "True" else None
+
+    @property
+    def paused(self) -> bool:
+        found = self.condition(PROGRESSING)
+        return found is not None and found.reason == "Paused"
 
     @property
     def topics_not_ready(self) -> dict[str, Condition]:
@@ -85,6 +96,10 @@ class PipelineState:
     checkpoint: str = ""  # when the last batch was committed
 
     @property
+    def suspended(self) -> bool:
+        return self.spec is not None and self.spec.suspend
+
+    @property
     def lag_total(self) -> int:
         return sum(self.lag.values())
 
@@ -98,7 +113,7 @@ class RuntimeState:
 
 
 class RuntimeSource(Protocol):
-    """Where the state is from. Both methods block."""
+    """Where the state is from. Its methods block."""
 
     @property
     def title(self) -> str: ...
@@ -116,6 +131,12 @@ class RuntimeSource(Protocol):
 
     def plan(self, manifests: str) -> RuntimeState:
         """What applying these manifests would do. Raises PlanError. Changes nothing."""
+
+    def may_steer(self) -> frozenset[str]:
+        """The kinds that `steer` can change here, as far as it is known."""
+
+    def steer(self, wish: Wish, key: str) -> None:
+        """Of the KafkaCluster or SparkPipeline with this key. Raises SteerError."""
 
 
 def remaining_steps(status: KafkaClusterStatus) -> list[str]:

@@ -15,7 +15,12 @@ from odradek_cli.health import ClusterHealth, look
 from odradek_console.cluster.access import Access
 from odradek_console.cluster.cache import Cache
 from odradek_console.cluster.history import History
-from odradek_protocol.client.admin.brokers import ClusterDescription, describe_cluster
+from odradek_protocol.acl_codes import AclOperation
+from odradek_protocol.client.admin.brokers import (
+    ClusterDescription,
+    allowed_on_cluster,
+    describe_cluster,
+)
 from odradek_protocol.client.admin.configs import Configs, ResourceType, describe_configs
 from odradek_protocol.client.admin.groups import GroupListing, list_groups
 from odradek_protocol.client.admin.log_dirs import LogDirInfo, describe_log_dirs
@@ -99,6 +104,9 @@ class ClusterView:
     def require_describe_cluster(self) -> None:
         """Raises the broker's refusal if the user may not DESCRIBE the cluster."""
         self._cache.get("moves", METADATA_AGE_S, partial(list_reassignments, self.client))
+
+    def allowed_on_cluster(self) -> frozenset[AclOperation]:
+        return self._cache.get("allowed", METADATA_AGE_S, partial(allowed_on_cluster, self.client))
 
     def health(self) -> ClusterHealth:
         return self._cache.get("health", HEALTH_AGE_S, lambda: look(self.client, self.metadata()))

@@ -1,11 +1,15 @@
-"""Groups of all three kinds in one list; one group with lag, members, reset and deletion."""
+"""Groups of all kinds and queries of Spark in one list; one group: lag, members, reset, deletion.
+
+A query of Spark keeps its offsets in its checkpoint, not in a group: its lag is what its driver
+reports, so it is listed where the console knows the pipelines (--local, --kubernetes).
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,10 +20,11 @@ from odradek_console.cluster import resets
 from odradek_console.cluster.lags import Lag, lags_of
 from odradek_console.cluster.sampling import LAG
 from odradek_console.cluster.view import ClusterView
+from odradek_console.pages.runtime import state_of
 from odradek_console.web.changes import Change, ChangeError, Row
 from odradek_console.web.charts import line_chart
 from odradek_console.web.proposing import propose, refuse, text_of
-from odradek_console.web.rendering import SESSION, Page, address, number_of, render
+from odradek_console.web.rendering import OPTIONS, SESSION, Page, address, number_of, render
 from odradek_protocol.client.admin.groups import (
     GroupListing,
     committed_offsets,
@@ -28,21 +33,27 @@ from odradek_protocol.client.admin.groups import (
 )
 from odradek_protocol.client.admin.offsets import LATEST, list_offsets
 from odradek_protocol.client.admin.share_groups import describe_share_group, start_offsets
-from odradek_protocol.client.errors import BrokerError
+from odradek_protocol.client.errors import BrokerError, ClientError
 from odradek_protocol.client.kafka_client import KafkaClient
 from odradek_protocol.ids import TopicPartition
 
 PAGE_SIZE = 50
 KINDS = ("Consumer", "Classic", "Share", "Streams")
+SPARK = "Spark query"
 WAYS = ("earliest", "latest", "time", "duration", "shift", "offset")
 PARTITIONS_SHOWN = 500
 
 
 @dataclass
 class GroupRow:
-    listing: GroupListing
-    lag: Lag | None
-    history: list[tuple[int, float]]
+    name: str
+    kind: str
+    state: str
+    address: str
+    listing: GroupListing | None = None  # None: a query of Spark
+    lag: Lag | None = None
+    known_lag: float = 0.0  # of the last sample, or as a driver reported it
+    history: list[tuple[int, float]] = field(default_factory=list)
 
 
 @dataclass
@@ -59,34 +70,62 @@ class GroupList:
 async def list_groups(request: web.Request) -> web.Response:
     session = request[SESSION]
     number = number_of(request, "page", 1)
-    found = await session.run(collect, session.view, dict(request.query), number)
+    queries = await _queries_of_spark(request)
+    found = await session.run(collect, session.view, dict(request.query), number, queries)
     return render(request, "groups.html", found=found)
 
 
-def collect(view: ClusterView, query: Mapping[str, str], number: int) -> GroupList:
+async def _queries_of_spark(request: web.Request) -> list[GroupRow]:
+    """None for users who may not see what runs the cluster."""
+    if request.app[OPTIONS].runtime is None:
+        return []
+    try:
+        found, _ = await state_of(request)
+    except ClientError:
+        return []
+    return [
+        GroupRow(
+            one.key, SPARK, one.state, address("pipelines", *one.key.split("/")),
+            lag=Lag(one.lag_total, None, 0) if one.lag else None, known_lag=one.lag_total,
+        )
+        for one in (found.pipelines if found is not None else ())
+    ]  # fmt: skip
+
+
+def collect(
+    view: ClusterView, query: Mapping[str, str], number: int, queries: Sequence[GroupRow] = ()
+) -> GroupList:
     wanted = query.get("q", "").strip().lower()
     kind, state, sort = query.get("kind", ""), query.get("state", ""), query.get("sort", "name")
-    everything = view.groups()
+    everything = [*(_row(view, one) for one in view.groups()), *queries]
     shown = [
         one
         for one in everything
-        if wanted in one.group_id.lower()
-        and kind in ("", kind_of(one))
-        and state in ("", one.state)
+        if wanted in one.name.lower() and kind in ("", one.kind) and state in ("", one.state)
     ]
+    if queries:
+        shown.sort(key=lambda one: one.name)
     if sort == "lag":
-        shown.sort(key=lambda one: (-(view.history.last((LAG, one.group_id)) or 0), one.group_id))
+        shown.sort(key=lambda one: (-one.known_lag, one.name))
     page = Page(shown, number, PAGE_SIZE)
-    lags = lags_of(view.client, page.items)
-    page.items = [
-        GroupRow(one, lags.get(one.group_id), view.history.series((LAG, one.group_id)))
-        for one in page.items
-    ]
+    lags = lags_of(view.client, [one.listing for one in page.items if one.listing is not None])
+    for one in page.items:
+        if one.listing is not None:
+            one.lag = lags.get(one.name)
+            one.history = view.history.series((LAG, one.name))
     states = Counter(one.state for one in everything)
-    kinds = Counter(map(kind_of, everything))
+    kinds = Counter(one.kind for one in everything)
     return GroupList(
         page, query.get("q", ""), kind, state, dict(states.most_common()),
         dict(kinds.most_common()), sort,
+    )  # fmt: skip
+
+
+def _row(view: ClusterView, listing: GroupListing) -> GroupRow:
+    name = listing.group_id
+    return GroupRow(
+        name, kind_of(listing), listing.state, address("groups", name), listing,
+        known_lag=view.history.last((LAG, name)) or 0,
     )  # fmt: skip
 
 

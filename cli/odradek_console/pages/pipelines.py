@@ -6,7 +6,7 @@ from aiohttp import web
 
 from odradek_console.cluster.pipeline_graph import DEAD, GraphNode, graph_of
 from odradek_console.cluster.runtime_state import PipelineState
-from odradek_console.pages.plan import source_of, state_of
+from odradek_console.pages.runtime import source_of, state_of, steerable
 from odradek_console.web.graphs import pipeline_graph
 from odradek_console.web.rendering import SESSION, address, render
 from odradek_protocol.client.errors import ClientError
@@ -28,7 +28,7 @@ async def one_pipeline(request: web.Request) -> web.Response:
     drawn = await _drawn(request, pipeline) if pipeline is not None else ""
     return render(
         request, "pipeline.html", key=key, one=pipeline, problem=problem, graph=drawn,
-        warning=found.warning if found else "",
+        warning=found.warning if found else "", steerable=await steerable(request),
     )  # fmt: skip
 
 

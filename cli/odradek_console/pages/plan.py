@@ -4,38 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from odradek_console.cluster.runtime_state import (
-    PlanError,
-    RuntimeSource,
-    RuntimeState,
-    UnreadableStateError,
-)
+from odradek_console.cluster.runtime_state import PlanError, RuntimeState
+from odradek_console.pages.runtime import source_of, state_of, steerable
 from odradek_console.web.proposing import text_of
-from odradek_console.web.rendering import OPTIONS, SESSION, render
+from odradek_console.web.rendering import SESSION, render
+from odradek_console.web.timeline import away_text, restart_timeline
 
 TOPICS_SHOWN = 50  # that are not ready
-
-
-def source_of(request: web.Request) -> RuntimeSource:
-    source = request.app[OPTIONS].runtime
-    if source is None:
-        raise web.HTTPNotFound
-    return source
-
-
-async def state_of(request: web.Request) -> tuple[RuntimeState | None, str]:
-    """The state, or why it cannot be read.
-
-    It is read with the console's rights. So a user who has logged in has to be allowed to DESCRIBE
-    the cluster in Kafka: the state names topics and settings.
-    """
-    session = request[SESSION]
-    if request.app[OPTIONS].login is not None:
-        await session.run(session.view.require_describe_cluster)
-    try:
-        return await session.run(source_of(request).read), ""
-    except UnreadableStateError as error:
-        return None, str(error)
 
 
 async def plan(request: web.Request) -> web.Response:
@@ -68,6 +43,9 @@ async def _page(
         found=found,
         problem=problem,
         topics_shown=TOPICS_SHOWN,
+        steerable=await steerable(request),
+        timeline=restart_timeline,
+        away=away_text,
         manifests=manifests,
         planned=planned,
         refused=refused,

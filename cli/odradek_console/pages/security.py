@@ -1,7 +1,8 @@
-"""Security: users, ACLs as a matrix and as a question, quotas."""
+"""Security: users, ACLs as a matrix and as a question, quotas, certificates."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
+from odradek_api.kafka_cluster.status import CertificateStatus
 from odradek_console.cluster import permissions
+from odradek_console.cluster.runtime_state import RuntimeState
 from odradek_console.cluster.view import ClusterView
+from odradek_console.pages.runtime import state_of
+from odradek_console.text import days_until
 from odradek_console.web.changes import Change, Row
 from odradek_console.web.proposing import propose, refuse, text_of
 from odradek_console.web.rendering import SESSION, Page, number_of, render
@@ -42,6 +47,7 @@ OPERATIONS = tuple(
                  "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE")
 )  # fmt: skip
 PAGE_SIZE = 50
+SOON_DAYS, LATE_DAYS = 30, 7
 
 
 @dataclass
@@ -60,6 +66,12 @@ async def security(request: web.Request) -> web.Response:
     tab = request.query.get("tab", "acls")
     if tab == "users":
         return render(request, "security.html", tab=tab, **await session.run(_users, session.view))
+    if tab == "certificates":
+        state, problem = await state_of(request)  # 404 without a runtime
+        return render(
+            request, "security.html", tab=tab, problem=problem,
+            certificates=_certificates(state) if state is not None else [],
+        )  # fmt: skip
     if tab == "quotas":
         return render(request, "security.html", tab=tab, **await session.run(_quotas, session.view))
     found = await session.run(
@@ -69,6 +81,30 @@ async def security(request: web.Request) -> web.Response:
         request, "security.html", tab="acls", kinds=list(KINDS), operations=OPERATIONS,
         given=request.query, sentence=permissions.sentence, **found,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CertificateRow:
+    cluster: str
+    status: CertificateStatus
+    days: int | None  # until it expires; None: not known
+
+    @property
+    def level(self) -> str:
+        """An expiry that comes this close means that a renewal has failed for weeks."""
+        if self.days is None or self.days >= SOON_DAYS:
+            return ""
+        return "bad" if self.days < LATE_DAYS else "warn"
+
+
+def _certificates(state: RuntimeState) -> list[CertificateRow]:
+    """The first to expire is the first in the list."""
+    rows = [
+        CertificateRow(cluster.key, one, days_until(one.not_after, time.time()))
+        for cluster in state.clusters
+        for one in cluster.status.certificates
+    ]
+    return sorted(rows, key=lambda row: row.status.not_after)
 
 
 def _acls(view: ClusterView, query: Mapping[str, str], number: int) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from odradek_console.web.proposing import propose, refuse, text_of
 from odradek_console.web.rendering import SESSION, Page, address, number_of, render
 from odradek_protocol.client.admin.configs import ConfigEntry, ResourceType, describe_configs
 from odradek_protocol.client.admin.topics import BROKER_DEFAULT, NewTopic, create_topics
+from odradek_protocol.client.deadline import BackOff, Deadline
 from odradek_protocol.client.errors import ClientError
 from odradek_protocol.client.kafka_client import KafkaClient
 from odradek_protocol.client.metadata import NO_LEADER, TopicInfo
 
 PAGE_SIZE = 50
+KNOWN_S = 5.0  # brokers learn of a topic in milliseconds; one that may not be seen costs this wait
 COLUMNS = ("name", "partitions", "size", "rate")
 SHOWN_CONFIGS = ("retention.ms", "cleanup.policy")
 
@@ -166,3 +168,13 @@ async def create(request: web.Request) -> web.StreamResponse:
 def _create(client: KafkaClient, topic: NewTopic) -> None:
     for error in create_topics(client, [topic]).values():
         raise error
+    _wait_until_known(client, topic.name)
+
+
+def _wait_until_known(client: KafkaClient, name: str) -> None:
+    """The controller has made it; the broker that answers the next page may learn of it later."""
+    deadline, back_off = Deadline(KNOWN_S), BackOff()
+    while True:
+        found = client.metadata([name]).topics.get(name)
+        if (found is not None and found.error is None) or not back_off.pause(deadline):
+            return

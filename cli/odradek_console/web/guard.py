@@ -42,23 +42,31 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
 }
 HEALTH = "/healthz"
-PUBLIC = ("/login", HEALTH)
+LOGIN = "/login"
+LOGIN_START, LOGIN_CALLBACK = "/login/start", "/login/callback"  # of OIDC
+PUBLIC = (LOGIN, LOGIN_START, LOGIN_CALLBACK, HEALTH)
 READING = ("GET", "HEAD")
 # The last two show what would be done.
-ALLOWED_WHEN_READ_ONLY = ("/login", "/logout", "/plan", "/rebalance/propose")
+ALLOWED_WHEN_READ_ONLY = (LOGIN, "/logout", "/plan", "/rebalance/propose")
 
 
-def cookie_name(options: ConsoleOptions) -> str:
+def cookie_name(options: ConsoleOptions, what: str = "console") -> str:
     """`__Host-`: no other host or path can set it. With the port in the name,
     two consoles on one host have cookies of their own."""
     prefix = "__Host-" if options.secure_cookies else ""
-    return f"{prefix}odradek-console-{options.port}"
+    return f"{prefix}odradek-{what}-{options.port}"
 
 
 def set_cookie(response: web.StreamResponse, options: ConsoleOptions, session: Session) -> None:
+    set_own_cookie(response, options, cookie_name(options), session.id)
+
+
+def set_own_cookie(
+    response: web.StreamResponse, options: ConsoleOptions, name: str, value: str
+) -> None:
     response.set_cookie(
-        cookie_name(options),
-        session.id,
+        name,
+        value,
         path="/",
         httponly=True,
         secure=options.secure_cookies,
@@ -125,6 +133,9 @@ def is_own_origin(request: web.Request) -> bool:
 async def sessions(request: web.Request, handler: Handler) -> web.StreamResponse:
     options, known = request.app[OPTIONS], request.app[SESSIONS]
     session = known.find(request.cookies.get(cookie_name(options)))
+    if session is not None and not await session.is_alive():
+        known.end(session)
+        session = None
     if session is not None:
         request[SESSION] = session
     elif not request.path.startswith("/static/") and request.path not in PUBLIC:
@@ -156,7 +167,7 @@ def _entrance(request: web.Request, known: Sessions) -> web.StreamResponse:
 async def _check_change(request: web.Request, session: Session | None) -> None:
     if not is_own_origin(request):
         raise web.HTTPForbidden(text="This request came from another site.\n")
-    if session is not None and request.path != "/login":
+    if session is not None and request.path != LOGIN:
         form = await request.post()
         given = form.get("csrf", "")
         if not isinstance(given, str) or not hmac.compare_digest(

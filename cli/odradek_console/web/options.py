@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from odradek_console.cluster.runtime_state import RuntimeSource
 from odradek_console.records.masking import Masks
 
 if TYPE_CHECKING:
+    from odradek_console.cluster.oidc import OidcSettings
     from odradek_console.records.decoding import Schemas
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -24,7 +26,7 @@ class ConsoleOptions:
     access: Access  # with --login: addresses and TLS; the credentials come from the user
     host: str = "127.0.0.1"
     port: int = 8080
-    login: str | None = None  # the SASL mechanism of users
+    login: str | None = None  # one of LOGINS: a SASL mechanism, OIDC or CERTIFICATE
     read_only: bool = False
     masks: Masks = field(default_factory=Masks)
     audit_log: Path | None = None
@@ -32,6 +34,9 @@ class ConsoleOptions:
     behind_proxy: bool = False  # a proxy in front of it has TLS
     schemas: Schemas | None = None  # records of a schema registry are shown as JSON
     runtime: RuntimeSource | None = None  # whose plan and pipelines are shown
+    oidc: OidcSettings | None = None  # with login OIDC
+    # With login CERTIFICATE: trust settings of --client-config, without keys.
+    transport: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: tuple[str, ...] = ()  # further host names under which browsers reach it
 
     @property

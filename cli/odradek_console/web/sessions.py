@@ -1,18 +1,20 @@
 """Sessions: which browser acts as which user.
 
-Two ways in, and no third:
+Two kinds, and no third:
 
 - Without --login the console acts with the credentials that it was started with. Whoever opens the
   printed address, which has a random token, gets a session; other users of the machine and other
   pages of the browser do not know the token.
-- With --login a user gives a name and a password, with which the console logs in to Kafka. The
-  session has its own view: connections, answers and history of this user only.
+- With --login a user gives credentials, with which the console logs in to Kafka: name and password,
+  a certificate with its key, or the token of an identity provider. The session has its own view:
+  connections, answers and history of this user only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -24,6 +26,9 @@ from typing import ParamSpec, TypeVar
 from odradek_console.cluster.access import Access
 from odradek_console.cluster.view import ClusterView
 from odradek_console.web.changes import PendingChanges
+from odradek_protocol.security.errors import SecurityError
+
+logger = logging.getLogger(__name__)
 
 SESSIONS_MAX = 200  # a script that logs in again and again must not fill the memory
 IDLE_S = 30 * 60.0
@@ -71,6 +76,18 @@ class Session:
         async with self.calls:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self.threads, partial(work, *args, **kwargs))
+
+    async def is_alive(self) -> bool:
+        """Whether the issuer still vouches for the user; renews the token when it is due."""
+        tokens = self.access.tokens
+        if tokens is None or not tokens.is_due:
+            return True
+        try:
+            await self.run(tokens.renew)
+        except SecurityError as error:
+            logger.info("the session of %s ends: %s", self.user, error)
+            return False
+        return True
 
     def notice(self, kind: str, text: str) -> None:
         self.notices = [*self.notices[-4:], (kind, text)]

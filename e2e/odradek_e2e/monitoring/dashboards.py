@@ -135,4 +135,46 @@ ROLL = Dashboard("kafka-roll", "Kafka: what does a roll do?", [
                                      "epoch")], help="Grows when another controller is elected."),
 ])  # fmt: skip
 
-DASHBOARDS = (HEALTH, SLOW, BEHIND, ROLL)
+SPARK = "odradek_pipeline"
+PIPELINES = Dashboard("pipelines", "Pipelines: do they keep up?", [
+    Panel("Ready", [Query(f"sum({SPARK}_ready{{PIPELINE}})")], stat=True),
+    Panel("Not ready", [Query(f"sum(1 - {SPARK}_ready{{PIPELINE}})")], stat=True, red_from=1,
+          help="Also pipelines that are suspended, or wait for their next run."),
+    Panel("Records behind", [Query(f"sum({SPARK}_lag_records{{PIPELINE}})")], stat=True),
+    Panel("Dead letters in an hour",
+          [Query(f"sum(increase({SPARK}_dead_letters_total{{PIPELINE}}[1h]))")], stat=True,
+          red_from=1),
+    Panel("Lag", [Query(f"sum by (pipeline, topic) ({SPARK}_lag_records{{PIPELINE}})",
+                        "{{pipeline}} {{topic}}")], help="Records that are not read yet."),
+    Panel("Records that arrive", [Query(f"{SPARK}_input_records_per_second{{PIPELINE}}",
+                                        "{{pipeline}}")], help="Per second."),
+    Panel("Share of the time that batches take", [Query(
+        f"{SPARK}_input_records_per_second{{PIPELINE}} / "
+        f"({SPARK}_process_records_per_second{{PIPELINE}} > 0)", "{{pipeline}}")],
+        unit="percentunit", help="Above 1 more arrives than is processed: the lag grows."),
+    Panel("Duration of batches", [Query(f"{SPARK}_batch_seconds{{PIPELINE}}", "{{pipeline}}")],
+          unit="s"),
+    Panel("Since the last batch", [Query(
+        f"time() - {SPARK}_last_batch_timestamp_seconds{{PIPELINE}}", "{{pipeline}}")], unit="s"),
+    Panel("Age of the watermark", [Query(
+        f"time() - {SPARK}_watermark_timestamp_seconds{{PIPELINE}}", "{{pipeline}}")], unit="s",
+        help="Windows close this much later. A source without records holds it back."),
+    Panel("Rows written", [Query(
+        f"rate({SPARK}_rows_written_total{{PIPELINE}}[$__rate_interval])", "{{pipeline}}")],
+        help="Per second, of sinks that say it."),
+    Panel("Rows that are lost to the result", [
+        Query(f"rate({SPARK}_dead_letters_total{{PIPELINE}}[$__rate_interval])",
+              "{{pipeline}} dead letters"),
+        Query(f"rate({SPARK}_late_rows_total{{PIPELINE}}[$__rate_interval])", "{{pipeline}} late"),
+    ], help="Per second."),
+    Panel("Memory of the state", [Query(f"{SPARK}_state_bytes{{PIPELINE}}", "{{pipeline}}")],
+          unit="bytes"),
+    Panel("Rows of the state", [Query(f"{SPARK}_state_rows{{PIPELINE}}", "{{pipeline}}")]),
+    Panel("Restarts of drivers", [Query(f"{SPARK}_restarts{{PIPELINE}}", "{{pipeline}}")]),
+    Panel("Rows read", [Query(
+        f"rate({SPARK}_rows_read_total{{PIPELINE}}[$__rate_interval])", "{{pipeline}}")],
+        help="Per second."),
+], of_pipelines=True)  # fmt: skip
+
+OF_CLUSTERS = (HEALTH, SLOW, BEHIND, ROLL)
+DASHBOARDS = (*OF_CLUSTERS, PIPELINES)

@@ -2,8 +2,8 @@
 
     file_text(Dashboard("kafka-health", "Kafka: is it healthy?", [Panel("Offline", [Query("…")])]))
 
-Queries contain SELECT where the chosen namespace and cluster belong:
-`sum(kafka_brokers{SELECT})`, `kafka_log_log_size{SELECT, topic="orders"}`.
+Queries contain SELECT where the chosen namespace and cluster belong, or PIPELINE where the chosen
+pipeline does: `sum(kafka_brokers{SELECT})`, `odradek_pipeline_ready{PIPELINE}`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 DIRECTORY = Path(__file__).parents[3] / "charts" / "odradek" / "files" / "dashboards"
 SELECT = 'namespace=~"$namespace",cluster=~"$cluster"'
+PIPELINE = 'pipeline=~"$pipeline"'
 COLUMNS = 24  # of Grafana's grid
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -30,7 +31,7 @@ class Query:
     @property
     def text(self) -> str:
         """As Grafana sends it, with its variables."""
-        return self.expression.replace("SELECT", SELECT)
+        return self.expression.replace("SELECT", SELECT).replace("PIPELINE", PIPELINE)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Dashboard:
     name: str  # of its file, and its id in Grafana
     title: str
     panels: Sequence[Panel]
+    of_pipelines: bool = False  # its queries have PIPELINE instead of SELECT
 
 
 def file_text(dashboard: Dashboard) -> str:
@@ -59,6 +61,12 @@ def file_text(dashboard: Dashboard) -> str:
 
 
 def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
+    variables = [
+        _variable("namespace", "label_values(kafka_brokers, namespace)"),
+        _variable("cluster", 'label_values(kafka_brokers{namespace=~"$namespace"}, cluster)'),
+    ]
+    if dashboard.of_pipelines:
+        variables = [_variable("pipeline", "label_values(odradek_pipeline_ready, pipeline)")]
     return {
         "uid": f"odradek-{dashboard.name}",
         "title": dashboard.title,
@@ -68,8 +76,7 @@ def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
         "time": {"from": "now-1h", "to": "now"},
         "templating": {"list": [
             {"name": "datasource", "type": "datasource", "query": "prometheus"},
-            _variable("namespace", "label_values(kafka_brokers, namespace)"),
-            _variable("cluster", 'label_values(kafka_brokers{namespace=~"$namespace"}, cluster)'),
+            *variables,
         ]},
         "panels": list(_placed(dashboard.panels)),
     }  # fmt: skip

@@ -137,6 +137,34 @@ class RollingStatus(Status, frozen=True, kw_only=True):
     )
 
 
+class RestartStatus(Status, frozen=True, kw_only=True):
+    """A restart of a broker or dedicated controller, and what clients noticed of it."""
+
+    node: Annotated[int, Meta(description="Id of the broker or controller.")]
+    planned: Annotated[
+        bool, Meta(description="Whether the operator restarted it; false: it ended by itself.")
+    ] = False
+    reason: Annotated[str, Meta(description="Why, in a sentence for people.")] = ""
+    began: Annotated[str, Meta(description="When, for example 2026-11-17T02:00:00Z.")] = ""
+    ready: Annotated[
+        str, Meta(description="When it served clients again; empty while it does not.")
+    ] = ""
+    leaders: Annotated[
+        int,
+        Meta(
+            description="Partitions that it led before a planned restart: their clients went to "
+            "other brokers."
+        ),
+    ] = 0
+    unavailable: Annotated[
+        list[str],
+        Meta(
+            description="Partitions that could not be written with acks=all in the meantime; at "
+            "most 20 are named."
+        ),
+    ] = field(default_factory=list)
+
+
 class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     """The observed state of the cluster."""
 
@@ -191,6 +219,9 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
         RollingStatus | None,
         Meta(description="The current step of a rolling restart; absent if there is none."),
     ] = None
+    restarts: Annotated[
+        list[RestartStatus], Meta(description="The last 20 restarts, newest first.")
+    ] = field(default_factory=list)
     disks: Annotated[
         list[DiskStatus],
         Meta(description="Log directories that are low on space or have failed; others are not "

@@ -18,6 +18,7 @@ from odradek_api.kafka_cluster.status import (
     DiskStatus,
     KafkaClusterStatus,
     ListenerStatus,
+    RestartStatus,
     RollingStatus,
 )
 from odradek_api.topic import TopicStatus
@@ -44,6 +45,7 @@ from odradek_operator.kafka.observed import (
     Phase,
 )
 from odradek_operator.kafka.replicas import shares_rack
+from odradek_operator.kafka.restart_history import restart_history
 from odradek_operator.kafka.roll import not_preferred
 from odradek_protocol.ids import TopicPartition
 
@@ -89,11 +91,22 @@ def cluster_status(
         formation=list(desired.formation),
         dynamic_config=sorted(observed.dynamic_config),
         rolling=_rolling(desired, observed, plan, before.rolling if before else None),
+        restarts=_restarts(desired, observed, plan, before),
         disks=disks,
         topics=len(kafka.topics) if kafka else 0,
         partitions=len(partitions),
         preferred_leaders_percent=round(100 * led / len(partitions)) if partitions else 100,
     )  # fmt: skip
+
+
+def _restarts(
+    desired: DesiredCluster, observed: Observed, plan: Plan, before: KafkaClusterStatus | None
+) -> list[RestartStatus]:
+    if before is None:
+        return restart_history((), desired, observed, plan, ())
+    ready = [one.id for one in before.brokers if one.ready]
+    ready += [one.id for one in before.controllers if one.ready]
+    return restart_history(before.restarts, desired, observed, plan, ready)
 
 
 def topic_statuses(

@@ -9,6 +9,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from odradek_operator.kubernetes.pipeline_metrics import PipelineMetrics
+
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -45,6 +47,8 @@ class OperatorMetrics:
             ["cluster", "certificate"], registry=self.registry,
         )  # fmt: skip
         self._certificates: dict[str, set[str]] = {}
+        self.pipelines = PipelineMetrics()
+        self.registry.register(self.pipelines)
 
     def expiry(self, cluster: str, not_after: Mapping[str, float]) -> None:
         """`not_after`: certificate, as in the status, → unix seconds."""

@@ -243,6 +243,7 @@ class Operator:
         while True:
             try:
                 pause_s = await self._thread(worker.one_pass)
+                self.metrics.pipelines.show(worker.statuses)
                 failures = 0
             except (ApiError, httpx2.HTTPError) as error:
                 failures += 1

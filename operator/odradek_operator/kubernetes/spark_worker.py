@@ -20,6 +20,7 @@ import msgspec
 from lightkube import Client
 from lightkube.core.exceptions import ApiError
 
+from odradek_api.pipeline.status import SparkPipelineStatus
 from odradek_api.topic import TopicStatus
 from odradek_operator.kubernetes.application_controller import ApplicationController
 from odradek_operator.kubernetes.events import Events
@@ -32,6 +33,7 @@ from odradek_operator.kubernetes.objects import (
     SparkPipeline,
     key_of,
     plain,
+    read_status,
     served,
 )
 from odradek_operator.kubernetes.pipeline_controller import PipelineController, Surroundings
@@ -65,6 +67,7 @@ class SparkWorker:
         self._events = Events(client)
         self._pipelines = PipelineController(client, self._events, image)
         self._applications = ApplicationController(client, self._events)
+        self.statuses: dict[str, SparkPipelineStatus] = {}  # as the last pass found them
 
     def one_pass(self) -> float:
         """Returns the seconds until the next pass."""
@@ -75,8 +78,9 @@ class SparkWorker:
             return ABSENT_S
         pipelines, applications = self._list(SparkPipeline), self._list(SparkApplication)
         if pipelines is None or applications is None:
-            self._look_at = 0.0
+            self._look_at, self.statuses = 0.0, {}
             return ABSENT_S
+        self.statuses = {key_of(one): read_status(one, SparkPipelineStatus) for one in pipelines}
         busy = False
         if self._runner == "native":
             for document in applications:

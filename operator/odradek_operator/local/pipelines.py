@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from odradek_api.base import Resource
+from odradek_api.base import RESTART_ANNOTATION, Resource
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.pipeline.job import Job, users_of
@@ -26,6 +26,11 @@ from odradek_operator.spark.runs import which_run
 from odradek_operator.spark.waiting import waits_for
 
 Pipeline = Resource[SparkPipelineSpec]
+
+
+def _starts_again(before: Pipeline, now: Pipeline) -> bool:
+    asked = [one.annotations.get(RESTART_ANNOTATION) for one in (before, now)]
+    return before.spec != now.spec or asked[0] != asked[1]
 
 
 class PipelineReport(msgspec.Struct, rename="camel"):
@@ -51,7 +56,7 @@ class LocalPipelines:
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._wanted}
         for key, (before, process) in list(self._running.items()):
             now = self._wanted.get(key)
-            if now is None or now[0].spec != before.spec or now[0].spec.suspend:
+            if now is None or _starts_again(before, now[0]) or now[0].spec.suspend:
                 process.stop()
                 del self._running[key]
 

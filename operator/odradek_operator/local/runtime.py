@@ -9,6 +9,7 @@ may use a state directory (it holds a lock):
 
     runtime.json                    pid and manifests of the runtime
     status.json                     the last report, for `odradek local status`
+    steering.json                   what the console asked for: pause, stop, restart
     default.main/                   a cluster: state.json and a directory per broker
     secrets/default/billing/        the credentials of a KafkaUser
 """
@@ -44,6 +45,7 @@ from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kafka.desired import DesiredTopic, accepts, build_topic
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.status import cluster_status, topic_statuses
+from odradek_operator.local import steering
 from odradek_operator.local.certificates import LocalCertificates
 from odradek_operator.local.ledger import LedgerError, TopicEntry, write_json
 from odradek_operator.local.locking import RuntimeBusyError as RuntimeBusyError
@@ -227,7 +229,8 @@ class LocalRuntime:
     def acquire(self) -> Self:
         """Takes the lock of the state directory, until `release`."""
         self._lock = lock(self.state_dir, self.paths)
-        (self.state_dir / "status.json").unlink(missing_ok=True)  # of an earlier runtime
+        for name in ("status.json", steering.NAME):  # of an earlier runtime
+            (self.state_dir / name).unlink(missing_ok=True)
         return self
 
     def __enter__(self) -> Self:
@@ -310,12 +313,13 @@ class LocalRuntime:
 
     def read_manifests(self) -> None:
         """Reads them if a file changed. If one is invalid, the last valid ones stay in force."""
-        now = stamp(self.paths)
+        wishes = steering.read_steering(self.state_dir)
+        now = stamp(self.paths), wishes
         if now == self._read_at:
             return
         self._read_at = now
         try:
-            resources = load(self.paths)
+            resources = steering.steered(load(self.paths), wishes)
             clusters = {r.key: r for r in resources if r.kind == "KafkaCluster"}
             self._check(clusters)
         except InvalidManifestError as refused:

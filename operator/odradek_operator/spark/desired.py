@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from odradek_api.base import GROUP, Resource, settings_text
+from odradek_api.base import GROUP, RESTART_ANNOTATION, Resource, settings_text
 from odradek_api.pipeline.job import Job, users_of
 from odradek_api.pipeline.pods import Executors, Pod
 from odradek_api.pipeline.spec import RestartPolicy, SparkPipelineSpec
@@ -199,6 +199,10 @@ def application(
         "driver": _driver(pipeline),
         "executor": _executor(pipeline),
     }
+    if (asked := pipeline.annotations.get(RESTART_ANNOTATION)) is not None:
+        driver = made["driver"]
+        known = driver.get("annotations", {})
+        made["driver"] = {**driver, "annotations": {**known, RESTART_ANNOTATION: asked}}
     if pods.image_pull_secrets:
         made["imagePullSecrets"] = list(pods.image_pull_secrets)
     if pods.time_to_live_seconds is not None:

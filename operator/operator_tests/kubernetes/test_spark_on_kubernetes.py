@@ -70,6 +70,8 @@ def test_a_pipeline_lives(cluster: PipelineWorld) -> None:
     assert (status["stateBytes"], status["watermark"]) == (900, "2026-11-16T12:00:00Z")
     assert status["lag"] == [{"topic": "visits", "records": 7}]
     assert cluster.ready().startswith("True Running: the driver is running")
+    seen = cluster.worker.statuses[f"{cluster.namespace}/page-views"]
+    assert (seen.lag_records, seen.rows_in) == (7, 90)
     before = cluster.get("sparkpipeline", "page-views")["metadata"]["resourceVersion"]
     cluster.settle(3)
     after = cluster.get("sparkpipeline", "page-views")["metadata"]["resourceVersion"]

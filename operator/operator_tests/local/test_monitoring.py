@@ -16,7 +16,7 @@ import yaml
 from confluent_kafka import Consumer, Producer
 
 from odradek_e2e.chart import CHART
-from odradek_e2e.monitoring.dashboards import DASHBOARDS, OURS
+from odradek_e2e.monitoring.dashboards import OF_CLUSTERS, OURS
 from odradek_testkit.engines import kafka_jars
 from odradek_testkit.prometheus import Prometheus
 from odradek_testkit.waiting import wait_until
@@ -98,7 +98,7 @@ def test_dashboards_show_data_and_alerts_fire(local: Local, tmp_path: Path) -> N
     ):
         silent = [
             (dashboard.name, panel.title, query.text)
-            for dashboard in DASHBOARDS
+            for dashboard in OF_CLUSTERS
             for panel in dashboard.panels
             for query in panel.queries
             if embedded or OURS not in panel.help

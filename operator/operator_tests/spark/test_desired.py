@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import yaml
 
+from odradek_api.base import RESTART_ANNOTATION
 from odradek_api.parse import load, parse
 from odradek_api.pipeline.common import UserRef
 from odradek_api.pipeline.job import read_job
@@ -200,3 +201,15 @@ def test_the_secret_of_a_user_is_mounted_and_not_part_of_the_text() -> None:
     for pod in ("driver", "executor"):
         mounts = {m["name"]: m["mountPath"] for m in made["spec"][pod]["volumeMounts"]}
         assert mounts["user-1"] == "/etc/odradek/users/writer"
+
+
+def test_a_restart_that_was_asked_for_is_a_new_submission() -> None:
+    one = pipeline()
+    config = config_map(one, job_of(one, CLUSTERS, ZONE), OWNER)["metadata"]["name"]
+    before = application(one, config, "odradek/spark:test", OWNER)
+    asked = replace(one, annotations={RESTART_ANNOTATION: "now"})
+    after = application(asked, config, "odradek/spark:test", OWNER)
+    assert after["spec"]["driver"]["annotations"] == {RESTART_ANNOTATION: "now"}
+    assert submission_of(before) != submission_of(after)
+    again = replace(one, annotations={RESTART_ANNOTATION: "later"})
+    assert submission_of(application(again, config, "x", OWNER)) != submission_of(after)

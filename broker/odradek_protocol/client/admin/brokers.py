@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from odradek_protocol.acl_codes import AclOperation
 from odradek_protocol.client.admin.topics import timeout_ms
 from odradek_protocol.client.errors import raise_error_in
 from odradek_protocol.client.kafka_client import KafkaClient
@@ -47,6 +48,17 @@ def describe_cluster(client: KafkaClient) -> ClusterDescription:
             for b in sorted(answer.brokers, key=lambda b: b.broker_id)
         },
     )
+
+
+def allowed_on_cluster(client: KafkaClient) -> frozenset[AclOperation]:
+    """What this user may do with the cluster; nothing if they may not describe it."""
+    request = Struct(include_cluster_authorized_operations=True)
+    answer = client.call(AnyBroker(), ApiKey.DESCRIBE_CLUSTER, request)
+    raise_error_in(answer)
+    bits = max(
+        int(answer.cluster_authorized_operations), 0
+    )  # the lowest number: not allowed to ask
+    return frozenset(one for one in AclOperation if bits & (1 << one))
 
 
 def unregister_broker(client: KafkaClient, broker_id: int) -> None:
