@@ -31,6 +31,7 @@ from odradek_cli.pipeline_look import columns_of, flows_of, look, show_rows, sho
 if TYPE_CHECKING:
     from odradek_api.base import Resource
     from odradek_api.pipeline.job import Job
+    from odradek_api.pipeline.sinks import Sink
     from odradek_api.pipeline.spec import SparkPipelineSpec
     from odradek_api.pipeline.status import JobStatus, QueryProgress
     from odradek_operator.local.pipeline_processes import LocalPipeline
@@ -302,6 +303,8 @@ def _directory(
 
 
 def describe(job: Job, checkpoint: str) -> list[str]:
+    from odradek_api.pipeline.outputs import outputs
+
     spec = job.spec
     if spec.sdp is not None:
         how = (
@@ -328,14 +331,15 @@ def describe(job: Job, checkpoint: str) -> list[str]:
     bad = f"go to topic {spec.dead_letter.topic}" if spec.dead_letter else "stop the pipeline"
     if any(source.format.type in ("json", "csv", "avro") for source in spec.sources):
         lines.append(f"records that do not parse {bad}")
-    lines.append(f"write {_sink(job)}")
+    for output in outputs(spec):
+        what = f"{output.query}, from {output.view or 'the last step'}: " if spec.sinks else ""
+        lines.append(f"write {what}{_sink(job, output.sink)}")
     if spec.mode != "batch":
         lines.append(f"checkpoint {job.path(spec.checkpoint or checkpoint)}")
     return lines
 
 
-def _sink(job: Job) -> str:
-    sink = job.spec.sink
+def _sink(job: Job, sink: Sink) -> str:
     if sink.topic is not None:
         if sink.topic.delivery == "exactlyOnce":
             return f"topic {sink.topic.name}: exactly once for readers of committed records"

@@ -76,7 +76,10 @@ def manifest_problems(
 
 def is_secured(job: Job) -> bool:
     """Whether its clusters want TLS or SASL, with which only Spark connects."""
-    parts = [job.spec.kafka, job.spec.sink.kafka, *(s.kafka for s in job.spec.sources)]
+    from odradek_api.pipeline.outputs import outputs
+
+    parts = [job.spec.kafka, *(s.kafka for s in job.spec.sources)]
+    parts += [output.sink.kafka for output in outputs(job.spec)]
     names = [name for part in parts for name in part.config]
     return any(name.startswith(("security.", "ssl.", "sasl.")) for name in names)
 
@@ -164,6 +167,7 @@ def _names(node: ast.AST) -> list[str]:
 def cluster_problems(job: Job, declared: Container[str] = ()) -> list[Problem]:
     """Clusters that do not answer, and topics that neither exist nor are declared."""
     from odradek_api.pipeline.job import SpecError
+    from odradek_api.pipeline.outputs import outputs
 
     spec = job.spec
     known: dict[str, dict[str, int]] = {}
@@ -187,10 +191,11 @@ def cluster_problems(job: Job, declared: Container[str] = ()) -> list[Problem]:
                 address = job.bootstrap(at, source.cluster, source.kafka)
                 named = {f"topics[{n}]": name for n, name in enumerate(source.topics)}
                 require(f"spec.{at}", address, named)
-        sink = spec.sink
-        if sink.topic is not None or sink.mirror is not None:
-            address = job.bootstrap("sink", sink.cluster, sink.kafka)
-            require("spec.sink", address, {"topic.name": sink.topic.name} if sink.topic else {})
+        for output in outputs(spec):
+            sink, at = output.sink, f"spec.{output.at}"
+            if sink.topic is not None or sink.mirror is not None:
+                address = job.bootstrap(output.at, sink.cluster, sink.kafka)
+                require(at, address, {"topic.name": sink.topic.name} if sink.topic else {})
         if spec.dead_letter is not None:
             address = job.bootstrap("deadLetter", None, spec.kafka)
             require("spec.deadLetter", address, {"topic": spec.dead_letter.topic})

@@ -24,6 +24,13 @@ def source(**fields: Any) -> dict[str, Any]:
     return {"sources": [{"topics": ["visits"], **fields}]}
 
 
+def sinks(*given: dict[str, Any]) -> dict[str, Any]:
+    return {"sink": {}, "sinks": list(given)}
+
+
+A: dict[str, Any] = {"name": "a", "console": {}}
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
@@ -31,6 +38,24 @@ def source(**fields: Any) -> dict[str, Any]:
         ({"sink": {}}, "spec.sink", "exactly one of"),
         ({"sink": {"console": {}, "table": {"path": "x"}}}, "spec.sink", "exactly one of"),
         ({"sources": [{"topics": ["a"], "rate": {}}]}, "spec.sources", "exactly one of"),
+        ({"sinks": [{"name": "a", "console": {}}]}, "spec.sinks", "excludes sink"),
+        (sinks({"name": "a"}), "spec.sinks", "each sink needs exactly one of"),
+        (sinks({"console": {}}), "spec.sinks[0]", "name"),
+        (sinks(A, A), "spec.sinks[1].name", "the name a is already taken"),
+        (sinks({**A, "from": "nobody"}), "spec.sinks[0].from", "no view nobody, only source"),
+        (sinks({"name": "a", "table": {"path": "x"}}, {"name": "b", "table": {"path": "x/"}}),
+         "spec.sinks[1].table.path", "is already the table of sinks[0]"),
+        ({**sinks(A), "sources": [{"name": "v", "topics": ["v"]}, {"topics": ["w"]}]},
+         "spec.sinks[0].from", "is required"),
+        ({**sinks({"name": "a", "mirror": {}}), "steps": [{"sql": "SELECT 1"}]},
+         "spec.sinks[0].mirror", "name a source in `from`"),
+        ({**sinks({"name": "a", "mirror": {}, "from": "step_1"}), "steps": [{"sql": "SELECT 1"}]},
+         "spec.sinks[0].from", "a mirror copies records unchanged"),
+        (sinks({"name": "a", "topic": {"name": "t", "writers": 2}}), "spec.sinks[0].topic.writers",
+         "no effect"),
+        ({**sinks({"name": "a", "table": {"path": "x"}}), "mode": "batch", "schedule": "@daily"},
+         "spec.schedule", "would write the table again"),
+        ({**sinks(A), "sdp": {"path": "p"}, "sources": []}, "spec.sdp", "remove sources"),
         ({"sink": {"table": {"path": "x", "key": ["a"]}}}, "spec.sink.table.key",
          "needs format: delta"),
         ({"sink": {"table": {"path": "x", "deleteWhen": "a"}}}, "spec.sink.table.deleteWhen",

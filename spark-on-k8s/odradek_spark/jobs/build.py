@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek_api.pipeline.job import Job
+from odradek_api.pipeline.outputs import Output, outputs
 from odradek_spark.sources.metadata import sink_topics, source_partitions
 from odradek_spark.sources.read import read
 from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail
@@ -20,14 +22,18 @@ Partitions = list[dict[str, int]]  # of each source: topic → partitions
 def check_topics(job: Job) -> Partitions:
     """Checks the topics before Spark starts, because this is faster and names the field."""
     partitions = [source_partitions(job, n) for n in range(len(job.spec.sources))]
-    sink_topics(job, {name: n for found in partitions for name, n in found.items()})
+    sink_topics(job, partitions)
     return partitions
 
 
-def build(
-    spark: SparkSession, job: Job, partitions: Partitions
-) -> tuple[DataFrame, DataFrame | None]:
-    """The rows for the sink, and those for the dead-letter topic if the job has one."""
+class Built(NamedTuple):
+    """The rows for each sink, and those for the dead-letter topic if the job has one."""
+
+    frames: list[tuple[Output, DataFrame]]
+    letters: DataFrame | None
+
+
+def build(spark: SparkSession, job: Job, partitions: Partitions) -> Built:
     views: dict[str, DataFrame] = {}
     letters: list[DataFrame] = []
     for number, source in enumerate(job.spec.sources):
@@ -40,5 +46,6 @@ def build(
                 frame = good_or_fail(frame)
         at = f"spec.sources[{number}]"
         views[source.name] = watermark_and_dedup(at, frame, source.watermark, source.dedup)
-    result = run_steps(spark, job.spec.steps, views, Path(job.directory))
-    return result, reduce(DataFrame.unionByName, letters) if letters else None
+    last = run_steps(spark, job.spec.steps, views, Path(job.directory))
+    frames = [(o, spark.table(o.view) if o.view else last) for o in outputs(job.spec)]
+    return Built(frames, reduce(DataFrame.unionByName, letters) if letters else None)
