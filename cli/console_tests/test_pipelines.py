@@ -74,17 +74,21 @@ def test_each_of_several_sinks_is_fed_by_its_view() -> None:
     several = {
         **KAFKA,
         "sources": [{"name": "a", "topics": ["a"], "format": JSON}],
-        "steps": [{"name": "hot", "sql": "SELECT * FROM a"}, {"name": "last", "sql": "FROM hot"}],
+        "steps": [
+            {"name": "hot", "sql": "SELECT * FROM a, limits"},
+            {"name": "last", "sql": "FROM hot"},
+        ],
         "sinks": [
             {"name": "raw", "from": "a", "table": {"path": "out"}},
             {"name": "alerts", "from": "hot", "topic": {"name": "alerts"}},
             {"name": "rest", "console": {}},
         ],
+        "lookups": [{"name": "limits", "topic": {"name": "limits"}}],
         "deadLetter": {"topic": "dead"},
     }
     graph = graph_of(state(several, rows_out=5))
     assert edges(graph) == {
-        ("a", "hot"), ("hot", "last"), ("a", "sink raw"), ("hot", "sink alerts"),
+        ("a", "hot"), ("limits", "hot"), ("hot", "last"), ("a", "sink raw"), ("hot", "sink alerts"),
         ("last", "sink rest"), ("a", "dead letters"),
     }  # fmt: skip
     ends = {node.id: (node.row, node.topic) for node in graph.nodes if node.column == 3}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from odradek_api.pipeline.lookups import lookup_kinds
 from odradek_api.pipeline.outputs import Output, outputs
 from odradek_api.pipeline.sources import Source
 from odradek_api.pipeline.spec import SparkPipelineSpec, Step
@@ -61,9 +62,15 @@ def graph_of(state: PipelineState) -> Graph:
         return graph
     for row, source in enumerate(spec.sources):
         graph.nodes.append(_source(source, row, state))
+    for number, lookup in enumerate(spec.lookups):
+        topic = lookup.topic.name if lookup.topic is not None else ""
+        lines = ("lookup", topic or lookup_kinds(lookup)[0])
+        row = len(spec.sources) + number
+        graph.nodes.append(GraphNode(lookup.name, SOURCE, lookup.name, lines, 0, row, topic))
     views = [source.name for source in spec.sources]
     last = views[0]
     rate = rate_text(state.input_rate) if len(views) == 1 else ""
+    views += [lookup.name for lookup in spec.lookups]
     for number, step in enumerate(spec.steps):
         name = step.name or f"step_{number + 1}"
         graph.nodes.append(GraphNode(name, STEP, name, _step_lines(step), number + 1, 0))
@@ -144,7 +151,7 @@ def _add_dead_letters(
     assert spec.dead_letter is not None
     topic, count = spec.dead_letter.topic, state.dead_letters
     lines = (f"topic {topic}", f"{count_text(count)} records")
-    row = max(1, len(spec.sources), len(spec.sinks))
+    row = max(1, len(spec.sources) + len(spec.lookups), len(spec.sinks))
     graph.nodes.append(
         GraphNode(DEAD_ID, DEAD, DEAD_ID, lines, column, row, topic, alarm=count > 0)
     )

@@ -93,6 +93,7 @@ def clusters_of(spec: SparkPipelineSpec, namespace: str) -> set[str]:
     """Keys ("namespace/name") of all KafkaClusters that a pipeline refers to."""
     refs = [spec.cluster, *(output.sink.cluster for output in outputs(spec))]
     refs += [source.cluster for source in spec.sources]
+    refs += [lookup.cluster for lookup in spec.lookups]
     return {ref.key(namespace) for ref in refs if ref is not None}
 
 
@@ -100,6 +101,7 @@ def users_of(spec: SparkPipelineSpec) -> set[str]:
     """Names of all KafkaUsers that a pipeline logs in as."""
     refs = [spec.user, *(output.sink.user for output in outputs(spec))]
     refs += [source.user for source in spec.sources]
+    refs += [lookup.user for lookup in spec.lookups]
     return {ref.name for ref in refs if ref is not None}
 
 

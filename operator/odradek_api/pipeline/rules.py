@@ -7,12 +7,13 @@ manifests, the operator for stored resources, and the driver for its job.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from odradek_api.base import Rule
 from odradek_api.cron import ScheduleError, parse_schedule
+from odradek_api.pipeline.lookups import LOOKUP_KINDS, Lookup, jdbc_problems, lookup_kinds
 from odradek_api.pipeline.outputs import outputs
 from odradek_api.pipeline.schema_registry import source_problems
 from odradek_api.pipeline.sink_rules import (
@@ -32,9 +33,9 @@ PARSED_FORMATS = ("json", "csv", "avro", "protobuf")  # of which a record may fa
 TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro", "protobuf")
 
 
-def _kinds_in_cel(sink: str) -> str:
-    """How many of the four kinds of a sink are given."""
-    return " + ".join(f"(has({sink}.{kind}) ? 1 : 0)" for kind in SINK_KINDS)
+def _kinds_in_cel(part: str, kinds: Iterable[str] = SINK_KINDS) -> str:
+    """How many of the kinds of a sink (or a lookup) are given."""
+    return " + ".join(f"(has({part}.{kind}) ? 1 : 0)" for kind in kinds)
 
 
 _SINK, _SINKS = _kinds_in_cel("self.sink"), "(has(self.sinks) && self.sinks.size() > 0)"
@@ -74,15 +75,28 @@ PIPELINE_RULES = (
         lambda new, _: all(len(_source_kinds(s)) == 1 for s in new.sources),
     ),
     Rule(
+        f"!has(self.lookups) || self.lookups.all(l, {_kinds_in_cel('l', LOOKUP_KINDS)} == 1)",
+        "each lookup needs exactly one of topic, table and jdbc",
+        "lookups",
+        lambda new, _: all(len(lookup_kinds(lookup)) == 1 for lookup in new.lookups),
+    ),
+    Rule(
         "!has(self.sdp) || ((!has(self.sources) || self.sources.size() == 0) && "
         "(!has(self.steps) || self.steps.size() == 0) && "
-        f"(!has(self.sink) || {_SINK} == 0) && !{_SINKS} && !has(self.deadLetter))",
-        "reads, transforms and writes in its project: remove sources, steps, sinks and deadLetter",
+        f"(!has(self.sink) || {_SINK} == 0) && !{_SINKS} && "
+        "(!has(self.lookups) || self.lookups.size() == 0) && !has(self.deadLetter))",
+        "reads, transforms and writes in its project: remove sources, lookups, steps, sinks "
+        "and deadLetter",
         "sdp",
         lambda new, _: (
             new.sdp is None
             or not (
-                new.sources or new.steps or new.sinks or sink_kinds(new.sink) or new.dead_letter
+                new.sources
+                or new.lookups
+                or new.steps
+                or new.sinks
+                or sink_kinds(new.sink)
+                or new.dead_letter
             )
         ),
     ),
@@ -92,9 +106,11 @@ PIPELINE_RULES = (
 def problems(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
     """[("sources[0].format.schema", "json needs one: …")]; PIPELINE_RULES are not repeated here."""
     found = [p for n, source in enumerate(spec.sources) for p in _source(spec, n, source)]
+    found += [p for n, lookup in enumerate(spec.lookups) for p in _lookup(spec, n, lookup)]
     names = [source.name for source in spec.sources]
+    lookups = [lookup.name for lookup in spec.lookups]
     for n, step in enumerate(spec.steps):
-        found += _step(n, step, names)
+        found += _step(n, step, [*names, *lookups])
         names.append(step_name(n, step))
     found += _names(spec)
     found += _tests(spec)
@@ -153,6 +169,17 @@ def _source(spec: SparkPipelineSpec, number: int, source: Source) -> Problems:
             f"{at}.dedup",
             "needs a watermark: without one, every key is kept forever",
         )
+
+
+def _lookup(spec: SparkPipelineSpec, number: int, lookup: Lookup) -> Problems:
+    at = f"lookups[{number}]"
+    if lookup.topic is not None:
+        read = Source(topics=[lookup.topic.name], format=lookup.topic.format)
+        yield from _format(f"{at}.topic", read)
+        if not (lookup.kafka.bootstrap_servers or lookup.cluster):
+            yield from cluster_problems(spec, at)
+    if lookup.jdbc is not None:
+        yield from jdbc_problems(f"{at}.jdbc", lookup.jdbc)
 
 
 def _format(at: str, source: Source) -> Problems:
@@ -217,6 +244,7 @@ def _step(number: int, step: Step, names: list[str]) -> Problems:
 def _names(spec: SparkPipelineSpec) -> Problems:
     seen: set[str] = set()
     named = [(f"sources[{n}].name", s.name) for n, s in enumerate(spec.sources)]
+    named += [(f"lookups[{n}].name", one.name) for n, one in enumerate(spec.lookups)]
     named += [(f"steps[{n}].name", step_name(n, s)) for n, s in enumerate(spec.steps)]
     for at, name in named:
         if name in seen:
@@ -228,11 +256,12 @@ def _tests(spec: SparkPipelineSpec) -> Problems:
     if spec.sdp is not None and spec.tests:
         yield "tests", "are of steps; a project of sdp has none"
     names = [source.name for source in spec.sources]
+    names += [lookup.name for lookup in spec.lookups]
     for number, test in enumerate(spec.tests):
         for name, rows in test.rows.items():
             at = f"tests[{number}].rows.{name}"
             if name not in names:
-                yield at, f"there is no source {name}, only {', '.join(names)}"
+                yield at, f"there is no source or lookup {name}, only {', '.join(names)}"
             elif not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
                 yield at, "must be a list of rows, each a mapping of columns to values"
 

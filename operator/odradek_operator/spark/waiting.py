@@ -57,6 +57,8 @@ def waits_for(
 
 def _topics(spec: SparkPipelineSpec) -> list[tuple[ClusterRef | None, str]]:
     found = [(s.cluster or spec.cluster, t) for s in spec.sources for t in s.topics]
+    found += [(lookup.cluster or spec.cluster, lookup.topic.name)
+              for lookup in spec.lookups if lookup.topic is not None]  # fmt: skip
     for output in outputs(spec):
         if output.sink.topic is not None:
             found.append((output.sink.cluster or spec.cluster, output.sink.topic.name))

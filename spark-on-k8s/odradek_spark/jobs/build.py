@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek_api.pipeline.job import Job
+from odradek_api.pipeline.job import Job, SpecError
 from odradek_api.pipeline.outputs import Output, outputs
-from odradek_spark.sources.metadata import sink_topics, source_partitions
+from odradek_spark.sources.lookups import Lookups
+from odradek_spark.sources.metadata import lookup_topics, sink_topics, source_partitions
 from odradek_spark.sources.read import read
 from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail
 from odradek_spark.transforms.records import dead_letters
@@ -22,6 +23,7 @@ Partitions = list[dict[str, int]]  # of each source: topic → partitions
 def check_topics(job: Job) -> Partitions:
     """Checks the topics before Spark starts, because this is faster and names the field."""
     partitions = [source_partitions(job, n) for n in range(len(job.spec.sources))]
+    lookup_topics(job)
     sink_topics(job, partitions)
     return partitions
 
@@ -31,6 +33,7 @@ class Built(NamedTuple):
 
     frames: list[tuple[Output, DataFrame]]
     letters: DataFrame | None
+    lookups: Lookups
 
 
 def build(spark: SparkSession, job: Job, partitions: Partitions) -> Built:
@@ -46,6 +49,12 @@ def build(spark: SparkSession, job: Job, partitions: Partitions) -> Built:
                 frame = good_or_fail(frame)
         at = f"spec.sources[{number}]"
         views[source.name] = watermark_and_dedup(at, frame, source.watermark, source.dedup)
+    lookups = Lookups(spark, job)
+    views |= lookups.views()
     last = run_steps(spark, job.spec.steps, views, Path(job.directory))
     frames = [(o, spark.table(o.view) if o.view else last) for o in outputs(job.spec)]
-    return Built(frames, reduce(DataFrame.unionByName, letters) if letters else None)
+    for output, frame in frames:
+        if job.spec.mode != "batch" and not frame.isStreaming:
+            at = f"spec.{output.at}.from" if output.view else "spec.steps"
+            raise SpecError(at, "the rows of this sink are made of lookups only: read a source too")
+    return Built(frames, reduce(DataFrame.unionByName, letters) if letters else None, lookups)

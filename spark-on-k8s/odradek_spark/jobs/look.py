@@ -73,9 +73,10 @@ def preview(spark: SparkSession, job: Job, partitions: Partitions, rows: int) ->
 
 
 def names(job: Job) -> list[str]:
-    """Of the views: sources and steps."""
+    """Of the views: sources, lookups and steps."""
     steps = [step_name(number, step) for number, step in enumerate(job.spec.steps)]
-    return [source.name for source in job.spec.sources] + steps
+    lookups = [lookup.name for lookup in job.spec.lookups]
+    return [source.name for source in job.spec.sources] + lookups + steps
 
 
 def _check_streaming(spark: SparkSession, job: Job, output: Output, frame: DataFrame) -> None:

@@ -100,6 +100,7 @@ _KNOWN = (
     ("UnknownTopicOrPartition", "spec.sources.topics"),
     ("AuthorizationException", "spec.kafka.config"),
     ("AuthenticationException", "spec.kafka.config"),
+    ("java.sql.SQL", "spec.lookups.jdbc"),
     ("STATE_STORE", "spec.checkpoint"),
     ("PythonException", "spec.steps"),
 )
@@ -138,7 +139,9 @@ def explain_failure(text: str, output: Output = NO_SINK) -> tuple[str, str]:
     `output`: the sink whose query failed.
     """
     at = f"spec.{output.at}"
-    if ours := _OURS.search(text):
+    if (ours := _OURS.search(text)) and ours[1].startswith("lookup "):
+        return "spec.lookups", f"{ours[1]}; write a record with this key that parses, or delete it"
+    if ours:
         return (
             "spec.sources.format",
             f"{ours[1]}; set spec.deadLetter to keep such records in a topic",

@@ -39,6 +39,7 @@ from odradek_spark.session.start import settings_of, start_session
 from odradek_spark.sinks import write
 from odradek_spark.sinks.batches import ExactlyOnceSink
 from odradek_spark.sinks.upserts import Upserts
+from odradek_spark.sources.lookups import Lookups
 
 POLL_S = 0.5
 BATCH_S = 10.0  # for the batch in progress, before queries start anew
@@ -103,7 +104,7 @@ class JobRun:
 
     def _batch(self, spark: SparkSession, partitions: Partitions) -> int:
         self._report(state="Running")
-        frames, letters = build(spark, self.job, partitions)
+        frames, letters, _ = build(spark, self.job, partitions)
         if letters is not None:  # first, so that a failure below does not lose them
             write.write_dead_letters(self.job, letters)
         for output, frame in frames:
@@ -123,7 +124,7 @@ class JobRun:
         """Until they end by themselves or are stopped: by a signal, or because the credentials of
         a user changed. Returns whether they were stopped."""
         credentials = self._revisions()  # first: a later change is noticed
-        frames, letters = build(spark, self.job, partitions)
+        frames, letters, lookups = build(spark, self.job, partitions)
         files = Store(spark)
         identity = guard(files, self.job)
         self._sinks = {}
@@ -132,6 +133,7 @@ class JobRun:
             if sink is not None:
                 self._sinks[output.query] = sink
         queries: dict[str, StreamingQuery] = {}
+        lookups.refresh(time.monotonic())
         try:
             for output, frame in frames:
                 batches = self._sinks.get(output.query)
@@ -139,22 +141,26 @@ class JobRun:
             if letters is not None:
                 queries[DEAD_LETTER] = write.start_dead_letters(self.job, letters)
             self._report(state="Running")
-            self._follow(queries, credentials)
+            self._follow(queries, credentials, lookups)
             self._poll(queries)
         finally:
             active = [q for q in queries.values() if q.isActive]
             for query in active:
                 query.stop()
+            lookups.close()
         for name, query in queries.items():
             if (failure := query.exception()) is not None and query not in active:
                 self._failed = next((o for o, _ in frames if o.query == name), NO_SINK)
                 raise failure
         return bool(active)
 
-    def _follow(self, queries: dict[str, StreamingQuery], credentials: dict[str, int]) -> None:
+    def _follow(
+        self, queries: dict[str, StreamingQuery], credentials: dict[str, int], lookups: Lookups
+    ) -> None:
         while not self._stop.wait(POLL_S) and any(q.isActive for q in queries.values()):
             self._end_with_parent()
             self._poll(queries)
+            lookups.refresh(time.monotonic())
             if any(q.exception() is not None for q in queries.values()):
                 return
             now = self._revisions()

@@ -82,6 +82,9 @@ def settings_of(job: Job) -> dict[str, object]:
     """The job's own settings, with those of Delta Lake if it reads or writes such a table."""
     tables = [output.sink.table for output in outputs(job.spec)]
     delta = any(source.table is not None for source in job.spec.sources)
+    delta = delta or any(
+        one.table is not None and one.table.format == "delta" for one in job.spec.lookups
+    )
     delta = delta or any(table is not None and table.format == "delta" for table in tables)
     return {**(DELTA if delta or job.spec.sdp else {}), **job.spec.spark_conf}
 

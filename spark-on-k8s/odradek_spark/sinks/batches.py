@@ -135,6 +135,8 @@ def _differs(job: Job, frame: DataFrame) -> str:
     if not plan.deterministic():
         return "the steps use a function such as rand() or uuid():"
     spec = job.spec
+    if spec.lookups:
+        return "the rows of lookups change:"
     if any(
         d is not None for d in [*(s.dedup for s in spec.sources), *(s.dedup for s in spec.steps)]
     ):

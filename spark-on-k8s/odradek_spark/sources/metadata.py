@@ -61,6 +61,19 @@ def source_partitions(job: Job, number: int) -> dict[str, int]:
     return {name: existing[name] for name in source.topics}
 
 
+def lookup_topics(job: Job) -> None:
+    """Requires the topics of lookups."""
+    for number, lookup in enumerate(job.spec.lookups):
+        if lookup.topic is None:
+            continue
+        at = f"lookups[{number}]"
+        config = librdkafka_config(job, at, lookup.cluster, lookup.kafka, lookup.user)
+        given = lookup.kafka.bootstrap_servers or lookup.cluster
+        existing = topics_of(config, cluster_field(at, given, job.spec.kafka.bootstrap_servers))
+        needs = _needs(lookup.user or job.spec.user, "read")
+        require(f"spec.{at}.topic.name", lookup.topic.name, existing, config, needs)
+
+
 def sink_topics(job: Job, partitions: Sequence[Mapping[str, int]]) -> None:
     """Requires the topics of sinks and of dead letters; creates the topics of mirrors.
 
