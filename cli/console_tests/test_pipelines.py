@@ -70,6 +70,32 @@ def test_a_step_reads_the_views_that_it_names() -> None:
     assert " style=" not in drawn
 
 
+def test_each_of_several_sinks_is_fed_by_its_view() -> None:
+    several = {
+        **KAFKA,
+        "sources": [{"name": "a", "topics": ["a"], "format": JSON}],
+        "steps": [
+            {"name": "hot", "sql": "SELECT * FROM a, limits"},
+            {"name": "last", "sql": "FROM hot"},
+        ],
+        "sinks": [
+            {"name": "raw", "from": "a", "table": {"path": "out"}},
+            {"name": "alerts", "from": "hot", "topic": {"name": "alerts"}},
+            {"name": "rest", "console": {}},
+        ],
+        "lookups": [{"name": "limits", "topic": {"name": "limits"}}],
+        "deadLetter": {"topic": "dead"},
+    }
+    graph = graph_of(state(several, rows_out=5))
+    assert edges(graph) == {
+        ("a", "hot"), ("limits", "hot"), ("hot", "last"), ("a", "sink raw"), ("hot", "sink alerts"),
+        ("last", "sink rest"), ("a", "dead letters"),
+    }  # fmt: skip
+    ends = {node.id: (node.row, node.topic) for node in graph.nodes if node.column == 3}
+    assert ends == {"sink raw": (0, ""), "sink alerts": (1, "alerts"), "sink rest": (2, ""),
+                    "dead letters": (3, "dead")}  # fmt: skip
+
+
 def test_without_steps_the_source_goes_to_the_sink() -> None:
     mirror = {**KAFKA, "sources": [{"topics": ["a", "b"], "format": {"type": "raw"}}],
               "sink": {"mirror": {"prefix": "dr."}, "cluster": {"name": "other"}}}  # fmt: skip

@@ -31,6 +31,8 @@ from odradek_cli.pipeline_look import columns_of, flows_of, look, show_rows, sho
 if TYPE_CHECKING:
     from odradek_api.base import Resource
     from odradek_api.pipeline.job import Job
+    from odradek_api.pipeline.lookups import Lookup
+    from odradek_api.pipeline.sinks import Sink
     from odradek_api.pipeline.spec import SparkPipelineSpec
     from odradek_api.pipeline.status import JobStatus, QueryProgress
     from odradek_operator.local.pipeline_processes import LocalPipeline
@@ -302,6 +304,8 @@ def _directory(
 
 
 def describe(job: Job, checkpoint: str) -> list[str]:
+    from odradek_api.pipeline.outputs import outputs
+
     spec = job.spec
     if spec.sdp is not None:
         how = (
@@ -322,20 +326,33 @@ def describe(job: Job, checkpoint: str) -> list[str]:
         else:
             what = f"topics {source.topic_pattern or ', '.join(source.topics)} from {source.from_}"
         lines.append(f"read {source.name}: {what} as {source.format.type}")
+    for lookup in spec.lookups:
+        what = _lookup(job, lookup)
+        lines.append(f"look up {lookup.name}: {what}, read again after {lookup.refresh}")
     for number, step in enumerate(spec.steps):
         what = step.sql or f"{step.function}() of {step.python or 'code'}"
         lines.append(f"then {step.name or f'step_{number + 1}'}: {' '.join(what.split())}")
     bad = f"go to topic {spec.dead_letter.topic}" if spec.dead_letter else "stop the pipeline"
     if any(source.format.type in ("json", "csv", "avro") for source in spec.sources):
         lines.append(f"records that do not parse {bad}")
-    lines.append(f"write {_sink(job)}")
+    for output in outputs(spec):
+        what = f"{output.query}, from {output.view or 'the last step'}: " if spec.sinks else ""
+        lines.append(f"write {what}{_sink(job, output.sink)}")
     if spec.mode != "batch":
         lines.append(f"checkpoint {job.path(spec.checkpoint or checkpoint)}")
     return lines
 
 
-def _sink(job: Job) -> str:
-    sink = job.spec.sink
+def _lookup(job: Job, lookup: Lookup) -> str:
+    if lookup.topic is not None:
+        return f"the newest record of each key in topic {lookup.topic.name}"
+    if lookup.table is not None:
+        return f"table {job.path(lookup.table.path)}"
+    assert lookup.jdbc is not None
+    return f"{lookup.jdbc.table or 'a query'} of {lookup.jdbc.url}"
+
+
+def _sink(job: Job, sink: Sink) -> str:
     if sink.topic is not None:
         if sink.topic.delivery == "exactlyOnce":
             return f"topic {sink.topic.name}: exactly once for readers of committed records"

@@ -76,7 +76,11 @@ def manifest_problems(
 
 def is_secured(job: Job) -> bool:
     """Whether its clusters want TLS or SASL, with which only Spark connects."""
-    parts = [job.spec.kafka, job.spec.sink.kafka, *(s.kafka for s in job.spec.sources)]
+    from odradek_api.pipeline.outputs import outputs
+
+    parts = [job.spec.kafka, *(s.kafka for s in job.spec.sources)]
+    parts += [lookup.kafka for lookup in job.spec.lookups]
+    parts += [output.sink.kafka for output in outputs(job.spec)]
     names = [name for part in parts for name in part.config]
     return any(name.startswith(("security.", "ssl.", "sasl.")) for name in names)
 
@@ -89,6 +93,10 @@ def static_problems(job: Job, *, files: bool = True) -> Iterator[Problem]:
         if source.format.schema is not None:
             at = f"spec.sources[{number}].format.schema"
             yield from ((at, message) for message in type_problems(source.format.schema))
+    for number, lookup in enumerate(job.spec.lookups):
+        if lookup.topic is not None and lookup.topic.format.schema is not None:
+            at = f"spec.lookups[{number}].topic.format.schema"
+            yield from ((at, message) for message in type_problems(lookup.topic.format.schema))
     for number, step in enumerate(job.spec.steps):
         at = f"spec.steps[{number}]"
         if step.sql is not None and (problem := sql_problem(step.sql)):
@@ -164,6 +172,7 @@ def _names(node: ast.AST) -> list[str]:
 def cluster_problems(job: Job, declared: Container[str] = ()) -> list[Problem]:
     """Clusters that do not answer, and topics that neither exist nor are declared."""
     from odradek_api.pipeline.job import SpecError
+    from odradek_api.pipeline.outputs import outputs
 
     spec = job.spec
     known: dict[str, dict[str, int]] = {}
@@ -187,10 +196,16 @@ def cluster_problems(job: Job, declared: Container[str] = ()) -> list[Problem]:
                 address = job.bootstrap(at, source.cluster, source.kafka)
                 named = {f"topics[{n}]": name for n, name in enumerate(source.topics)}
                 require(f"spec.{at}", address, named)
-        sink = spec.sink
-        if sink.topic is not None or sink.mirror is not None:
-            address = job.bootstrap("sink", sink.cluster, sink.kafka)
-            require("spec.sink", address, {"topic.name": sink.topic.name} if sink.topic else {})
+        for number, lookup in enumerate(spec.lookups):
+            if lookup.topic is not None:
+                at = f"lookups[{number}]"
+                address = job.bootstrap(at, lookup.cluster, lookup.kafka)
+                require(f"spec.{at}", address, {"topic.name": lookup.topic.name})
+        for output in outputs(spec):
+            sink, at = output.sink, f"spec.{output.at}"
+            if sink.topic is not None or sink.mirror is not None:
+                address = job.bootstrap(output.at, sink.cluster, sink.kafka)
+                require(at, address, {"topic.name": sink.topic.name} if sink.topic else {})
         if spec.dead_letter is not None:
             address = job.bootstrap("deadLetter", None, spec.kafka)
             require("spec.deadLetter", address, {"topic": spec.dead_letter.topic})

@@ -33,6 +33,10 @@ class Pipelines:
             future.result(PATIENCE_S)
         return name
 
+    def topics(self) -> set[str]:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        return set(admin.list_topics(timeout=PATIENCE_S).topics)
+
     def produce(self, topic: str, values: Iterable[Any], **more: Any) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         for value in values:

@@ -99,6 +99,31 @@ def customers(n: int = 600, seed: int = 1) -> Iterator[Record]:
         yield "customers", key, None if i % 8 == 7 else json.dumps(one).encode(), at
 
 
+def purchases(n: int = 500, seed: int = 2) -> Iterator[Record]:
+    """Of the customers above, after they have come and gone; some of them are unknown."""
+    yield from customers()
+    rng = random.Random(seed)
+    for i in range(n):
+        at = START + timedelta(minutes=15, seconds=i)
+        one = {"id": f"p{i}", "customer": f"customer-{rng.randrange(70)}",
+               "cents": rng.randrange(1, 10_000), "at": at.isoformat()}  # fmt: skip
+        yield "purchases", one["customer"], json.dumps(one).encode(), at
+
+
+def enriched(records: Iterator[Record]) -> dict[str, tuple[int, str | None, str]]:
+    """The expected rows: id → cents, name, city."""
+    known: dict[str | None, dict[str, str]] = {}
+    found: dict[str, tuple[int, str | None, str]] = {}
+    for topic, key, value, _ in records:
+        one = json.loads(value) if value is not None else {}
+        if topic == "customers":
+            known[key] = one
+        else:
+            customer = known.get(key, {})
+            found[one["id"]] = (one["cents"], customer.get("name"), customer.get("city", "unknown"))
+    return found
+
+
 def avro(ad: str, visitor: str, at: datetime) -> bytes:
     """A Click: two strings and a long, as Avro writes them."""
     return _text(ad) + _text(visitor) + _long(round(at.timestamp() * 1000))
@@ -124,6 +149,7 @@ TOPICS = {
     "join": advertisements,
     "compacted": customers,
     "declarative": web_activity,
+    "enrich": purchases,
 }
 
 

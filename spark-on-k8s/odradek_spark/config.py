@@ -59,12 +59,16 @@ def _bootstrap(
 
 
 def environment(at: str, name: str, value: str) -> str:
+    """Of a setting of Kafka's clients."""
+    return from_environment(f"spec.{at}.kafka.config[{name}]", value)
+
+
+def from_environment(where: str, value: str) -> str:
     """ "${env:PASSWORD}" → its value in the environment; other values are returned unchanged."""
     if not (value.startswith("${env:") and value.endswith("}")):
         return value
     found = os.environ.get(value[6:-1])
     if found is None:
-        where = f"spec.{at}.kafka.config[{name}]"
         raise SpecError(where, f"environment variable {value[6:-1]} is not set")
     return found
 

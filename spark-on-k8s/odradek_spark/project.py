@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from odradek_api.pipeline.job import Job
 from odradek_spark.config import spark_kafka_options
-from odradek_spark.sources.options import FETCH_OFFSET_INTERVAL_MS, FETCH_OFFSET_RETRIES
+from odradek_spark.sources.options import FETCH_OFFSETS
 
 _job: Job | None = None
 
@@ -31,8 +31,7 @@ def kafka_options() -> dict[str, str]:
             "with `odradek pipeline run`; with spark-pipelines, set the options yourself"
         )
     return {
-        "fetchOffset.numRetries": FETCH_OFFSET_RETRIES,
-        "fetchOffset.retryIntervalMs": FETCH_OFFSET_INTERVAL_MS,
+        **FETCH_OFFSETS,
         **spark_kafka_options(_job, "kafka", None, _job.spec.kafka),
     }
 

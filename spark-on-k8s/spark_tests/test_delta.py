@@ -12,6 +12,7 @@ import pytest
 
 from odradek_api.parse import load
 from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.outputs import outputs
 from odradek_api.pipeline.status import JobStatus
 from odradek_testkit.pipelines import Pipelines
 from spark_tests.test_examples import data
@@ -85,7 +86,8 @@ def test_a_batch_that_was_written_is_not_written_again(
     from odradek_spark.session.files import Store
     from odradek_spark.sinks.upserts import DELETED, ORDER, Upserts
 
-    sink = Upserts(by_key(pipelines, "unread"), "identity-of-the-checkpoint")
+    job = by_key(pipelines, "unread")
+    sink = Upserts(job, outputs(job.spec)[0], "identity-of-the-checkpoint")
 
     def batch(name: str) -> Any:
         return spark.createDataFrame(

@@ -1,4 +1,4 @@
-"""The five examples as they stand in examples/, with the data they make themselves."""
+"""The examples as they stand in examples/, with the data they make themselves."""
 
 from __future__ import annotations
 
@@ -159,3 +159,21 @@ def test_join(spark: SparkSession, own: Pipelines) -> None:
     run(spark, own, "join")
     found = own.values("clicked")
     assert sorted(v["visitor"] for v in found) == sorted(f"v{i}" for i in range(4, 400, 8))
+
+
+@pytest.mark.long  # three sinks; test_sinks.py and test_lookups.py have its parts
+def test_enrich(spark: SparkSession, own: Pipelines) -> None:
+    topics(own, "enrich")
+    data.send(own.bootstrap, data.purchases())
+    said = run(spark, own, "enrich")
+    expected = data.enriched(data.purchases())
+    assert sum(name is None for _, name, _ in expected.values()) > 10, "all customers are known"
+    rows = spark.read.parquet(str(own.directory / "enrich" / "table")).collect()
+    assert {row.id: (row.cents, row.name, row.city) for row in rows} == expected
+    assert len(rows) == len(expected)
+    keys = {(m.key() or b"").decode() for m in own.records("purchases-by-city")}
+    assert keys == {city for _, _, city in expected.values()}
+    assert len(own.records("purchases-by-city")) == len(expected)
+    large = {key: one for key, one in expected.items() if one[0] >= 9000}
+    assert sorted(v["id"] for v in own.values("large-purchases")) == sorted(large)
+    assert said.queries["large"].rows_out == len(large)

@@ -1,6 +1,8 @@
 """Spark's reports to the few numbers that are shown."""
 
-from odradek_api.pipeline.status import QueryProgress
+from odradek_api.pipeline.outputs import Output
+from odradek_api.pipeline.sinks import Sink, TopicSink
+from odradek_api.pipeline.status import QueryProgress, of_sinks
 from odradek_spark.jobs.progress import explain_failure, lag, progress
 
 REPORT = {
@@ -67,10 +69,30 @@ def test_failures_name_a_field() -> None:
     denied = (
         "x\nCaused by: org.a.ClusterAuthorizationException: Cluster authorization failed.\n\tat"
     )
-    field, said = explain_failure(denied, "totals")
+    to_topic = Output("sinks[1]", "totals", Sink(topic=TopicSink(name="totals")))
+    field, said = explain_failure(denied, to_topic)
     assert field == "spec.user"
     assert "name: totals}, operations: [write]" in said
     assert explain_failure(denied)[0] == "spec.kafka.config", "it is no topic that was written"
     ours = "An exception was raised by the Python Proxy. Return Message: Traceback (most recent"
     ours += " call last):\n  File x, line 1, in y\npyspark.errors.AnalysisException: [NO] table"
     assert explain_failure(ours) == ("", "[NO] table")
+    taken = "x\norg.a.B: odradek_spark.TakenOverError: another driver of this pipeline\n\tat"
+    assert explain_failure(taken, to_topic)[0] == "spec.sinks[1].topic"
+
+
+def test_several_sinks_are_one_pipeline() -> None:
+    """The slowest sink decides how far the pipeline is."""
+    fast = QueryProgress(batch=9, lag={"a": 1, "b": 0}, rows=50, rows_out=40, batch_ms=10,
+                         watermark="2026-11-16T12:00:09.000Z", checkpoint="9")  # fmt: skip
+    slow = QueryProgress(batch=4, lag={"a": 7}, rows=30, rows_out=2, batch_ms=90, late_rows=1,
+                         watermark="2026-11-16T12:00:04.000Z", checkpoint="4")  # fmt: skip
+    dead = QueryProgress(batch=1, lag={"a": 99}, rows_out=3)
+    whole = of_sinks({"fast": fast, "slow": slow, "dead-letter": dead})
+    assert whole is not None
+    assert (whole.lag, whole.rows, whole.rows_out) == ({"a": 7, "b": 0}, 50, 42)
+    assert (whole.batch, whole.batch_ms, whole.late_rows) == (4, 90, 1)
+    assert (whole.watermark, whole.checkpoint) == ("2026-11-16T12:00:04.000Z", "4")
+    assert of_sinks({"fast": fast}) == fast
+    assert of_sinks({"fast": fast, "slow": QueryProgress()}).rows_out == 40  # type: ignore[union-attr]
+    assert of_sinks({"dead-letter": dead}) is None

@@ -24,6 +24,21 @@ def source(**fields: Any) -> dict[str, Any]:
     return {"sources": [{"topics": ["visits"], **fields}]}
 
 
+def sinks(*given: dict[str, Any]) -> dict[str, Any]:
+    return {"sink": {}, "sinks": list(given)}
+
+
+def lookups(*given: dict[str, Any]) -> dict[str, Any]:
+    return {"lookups": [{"name": "seen", **one} for one in given]}
+
+
+def jdbc(**fields: Any) -> dict[str, Any]:
+    return {"jdbc": {"url": "jdbc:a:b", "table": "t", **fields}}
+
+
+A: dict[str, Any] = {"name": "a", "console": {}}
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
@@ -31,6 +46,39 @@ def source(**fields: Any) -> dict[str, Any]:
         ({"sink": {}}, "spec.sink", "exactly one of"),
         ({"sink": {"console": {}, "table": {"path": "x"}}}, "spec.sink", "exactly one of"),
         ({"sources": [{"topics": ["a"], "rate": {}}]}, "spec.sources", "exactly one of"),
+        ({"sinks": [{"name": "a", "console": {}}]}, "spec.sinks", "excludes sink"),
+        (sinks({"name": "a"}), "spec.sinks", "each sink needs exactly one of"),
+        (sinks({"console": {}}), "spec.sinks[0]", "name"),
+        (lookups({}), "spec.lookups", "exactly one of topic, table and jdbc"),
+        (lookups({"table": {"path": "x"}}, {"table": {"path": "x"}}), "spec.lookups[1].name",
+         "already taken"),
+        (lookups({"topic": {"name": "t", "format": {"type": "json"}}}),
+         "spec.lookups[0].topic.format.schema", "needs one"),
+        (lookups({"jdbc": {"url": "jdbc:a:b"}}), "spec.lookups[0].jdbc", "one of table and query"),
+        (lookups(jdbc(url="postgres://x")), "spec.lookups[0].jdbc.url", "must begin with jdbc:"),
+        (lookups(jdbc(url="jdbc:a://b/c?user=u&password=p")), "spec.lookups[0].jdbc.url", "login"),
+        (lookups(jdbc(url="jdbc:a://u:p@b/c")), "spec.lookups[0].jdbc.url", "login"),
+        (lookups(jdbc(password="secret")), "spec.lookups[0].jdbc.password", "name a variable"),
+        (lookups(jdbc(options={"user": "x"})), "spec.lookups[0].jdbc.options[user]", "of its own"),
+        ({**lookups({"table": {"path": "x"}}), **sinks({**A, "from": "seen"})},
+         "spec.sinks[0].from", "no view seen"),
+        ({**lookups({"table": {"path": "x"}}), "sink": {}, "sources": [], "sdp": {"path": "p"}},
+         "spec.sdp", "remove sources, lookups"),
+        (sinks(A, A), "spec.sinks[1].name", "the name a is already taken"),
+        (sinks({**A, "from": "nobody"}), "spec.sinks[0].from", "no view nobody, only source"),
+        (sinks({"name": "a", "table": {"path": "x"}}, {"name": "b", "table": {"path": "x/"}}),
+         "spec.sinks[1].table.path", "is already the table of sinks[0]"),
+        ({**sinks(A), "sources": [{"name": "v", "topics": ["v"]}, {"topics": ["w"]}]},
+         "spec.sinks[0].from", "is required"),
+        ({**sinks({"name": "a", "mirror": {}}), "steps": [{"sql": "SELECT 1"}]},
+         "spec.sinks[0].mirror", "name a source in `from`"),
+        ({**sinks({"name": "a", "mirror": {}, "from": "step_1"}), "steps": [{"sql": "SELECT 1"}]},
+         "spec.sinks[0].from", "a mirror copies records unchanged"),
+        (sinks({"name": "a", "topic": {"name": "t", "writers": 2}}), "spec.sinks[0].topic.writers",
+         "no effect"),
+        ({**sinks({"name": "a", "table": {"path": "x"}}), "mode": "batch", "schedule": "@daily"},
+         "spec.schedule", "would write the table again"),
+        ({**sinks(A), "sdp": {"path": "p"}, "sources": []}, "spec.sdp", "remove sources"),
         ({"sink": {"table": {"path": "x", "key": ["a"]}}}, "spec.sink.table.key",
          "needs format: delta"),
         ({"sink": {"table": {"path": "x", "deleteWhen": "a"}}}, "spec.sink.table.deleteWhen",
@@ -41,10 +89,10 @@ def source(**fields: Any) -> dict[str, Any]:
         ({"sources": [{"table": {"path": "x"}, "format": JSON}]}, "spec.sources[0].format",
          "already has its columns"),
         ({"tests": [{"name": "t", "rows": {"nobody": []}}]}, "spec.tests[0].rows.nobody",
-         "no source nobody, only source"),
+         "no source or lookup nobody, only source"),
         ({"tests": [{"name": "t", "rows": {"source": [1]}}]}, "spec.tests[0].rows.source",
          "a list of rows"),
-        ({"sdp": {"path": "p"}}, "spec.sdp", "remove sources, steps, sink"),
+        ({"sdp": {"path": "p"}}, "spec.sdp", "remove sources, lookups, steps, sinks"),
         ({"sdp": {"path": "p"}, "sources": []}, "spec.sdp", "remove sources"),
         ({"sorces": []}, "spec", "sorces"),
         (source(format={"type": "json"}), "spec.sources[0].format.schema", "needs one"),

@@ -119,10 +119,12 @@ def test_records_of_columns(spark: SparkSession) -> None:
     from odradek_spark.transforms.records import to_records
 
     frame = spark.createDataFrame([("x", 1, 7)], "a STRING, n INT, _offset INT")
-    made = to_records(frame, TopicSink(name="t", key="a", id="concat(a, _offset)")).collect()[0]
+    made = to_records(
+        "spec.sink", frame, TopicSink(name="t", key="a", id="concat(a, _offset)")
+    ).collect()[0]
     assert (bytes(made.key), bytes(made.value)) == (b"x", b'{"a":"x","n":1}')
     assert [(h.key, bytes(h.value)) for h in made.headers] == [("odradek.id", b"x7")]
     with pytest.raises(SpecError, match=r"spec\.sink\.topic\.key: \[UNRESOLVED_COLUMN"):
-        to_records(frame, TopicSink(name="t", key="nobody"))
+        to_records("spec.sink", frame, TopicSink(name="t", key="nobody"))
     with pytest.raises(SpecError, match=r"spec\.sink\.topic\.value: raw needs a column"):
-        to_records(frame, TopicSink(name="t", value="raw"))
+        to_records("spec.sink", frame, TopicSink(name="t", value="raw"))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from odradek_api.base import InvalidManifestError
 from odradek_api.parse import load
+from odradek_api.pipeline.outputs import DEAD_LETTER
 from odradek_api.pipeline.spec import SparkPipelineSpec
-from odradek_api.pipeline.status import QueryProgress
+from odradek_api.pipeline.status import QueryProgress, of_sinks
 from odradek_console.cluster.runtime_state import (
     CLUSTER,
     PIPELINE,
@@ -33,7 +34,6 @@ from odradek_operator.local.runtime import LocalRuntime, read_report, running_pi
 
 MANIFEST_BYTES_MAX = 512 * 1024
 STOPPED = "Stopped"
-MAIN, DEAD_LETTER = "main", "dead-letter"  # the queries of a driver
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _pipeline(key: str, report: PipelineReport, spec: SparkPipelineSpec | None) 
     if said is None:
         state = "Waiting" if report.waits else "Starting"
         return PipelineState(key, state, spec, report.waits, report.restarts)
-    main = said.queries.get(MAIN) or QueryProgress()
+    main = of_sinks(said.queries) or QueryProgress()
     dead = said.queries.get(DEAD_LETTER)
     return PipelineState(
         key,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from odradek_api.pipeline.sinks import Sink
+from odradek_api.pipeline.lookups import lookup_kinds
+from odradek_api.pipeline.outputs import Output, outputs
 from odradek_api.pipeline.sources import Source
 from odradek_api.pipeline.spec import SparkPipelineSpec, Step
 from odradek_console.cluster.runtime_state import PipelineState
@@ -61,9 +62,15 @@ def graph_of(state: PipelineState) -> Graph:
         return graph
     for row, source in enumerate(spec.sources):
         graph.nodes.append(_source(source, row, state))
+    for number, lookup in enumerate(spec.lookups):
+        topic = lookup.topic.name if lookup.topic is not None else ""
+        lines = ("lookup", topic or lookup_kinds(lookup)[0])
+        row = len(spec.sources) + number
+        graph.nodes.append(GraphNode(lookup.name, SOURCE, lookup.name, lines, 0, row, topic))
     views = [source.name for source in spec.sources]
     last = views[0]
     rate = rate_text(state.input_rate) if len(views) == 1 else ""
+    views += [lookup.name for lookup in spec.lookups]
     for number, step in enumerate(spec.steps):
         name = step.name or f"step_{number + 1}"
         graph.nodes.append(GraphNode(name, STEP, name, _step_lines(step), number + 1, 0))
@@ -72,8 +79,11 @@ def graph_of(state: PipelineState) -> Graph:
         views.append(name)
         last = name
     end = len(spec.steps) + 1
-    graph.nodes.append(_sink(spec.sink, end, state))
-    graph.edges.append(Edge(last, SINK, rate if not spec.steps else ""))
+    for row, output in enumerate(outputs(spec)):
+        node = _sink(output, end, row, state)
+        graph.nodes.append(node)
+        view = output.view or last
+        graph.edges.append(Edge(view, node.id, rate if view == views[0] else ""))
     if spec.dead_letter is not None:
         _add_dead_letters(graph, spec, end, state)
     return graph
@@ -118,8 +128,11 @@ def _inputs(step: Step, views: list[str]) -> list[str]:
     return [view for view in views if view.lower() in words]
 
 
-def _sink(sink: Sink, column: int, state: PipelineState) -> GraphNode:
-    written = f"{count_text(state.rows_out)} rows" if state.rows_out >= 0 else ""
+def _sink(output: Output, column: int, row: int, state: PipelineState) -> GraphNode:
+    """The rows of one of several sinks are not in the state; those of all are."""
+    sink, name = output.sink, SINK if output.at == SINK else f"sink {output.query}"
+    one = len(outputs(state.spec)) == 1 if state.spec is not None else True
+    written = f"{count_text(state.rows_out)} rows" if state.rows_out >= 0 and one else ""
     topic = ""
     if sink.topic is not None:
         what, topic = f"topic {sink.topic.name}", sink.topic.name
@@ -129,7 +142,7 @@ def _sink(sink: Sink, column: int, state: PipelineState) -> GraphNode:
         what = f"copies {sink.mirror.prefix}*"
     else:
         what = "the driver's output"
-    return GraphNode(SINK, SINK, "sink", tuple(filter(None, (what, written))), column, 0, topic)
+    return GraphNode(name, SINK, name, tuple(filter(None, (what, written))), column, row, topic)
 
 
 def _add_dead_letters(
@@ -138,7 +151,7 @@ def _add_dead_letters(
     assert spec.dead_letter is not None
     topic, count = spec.dead_letter.topic, state.dead_letters
     lines = (f"topic {topic}", f"{count_text(count)} records")
-    row = max(1, len(spec.sources))
+    row = max(1, len(spec.sources) + len(spec.lookups), len(spec.sinks))
     graph.nodes.append(
         GraphNode(DEAD_ID, DEAD, DEAD_ID, lines, column, row, topic, alarm=count > 0)
     )

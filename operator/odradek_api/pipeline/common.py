@@ -16,6 +16,14 @@ Duration = Annotated[
     str, Meta(pattern=r"^[0-9]+ (milliseconds?|seconds?|minutes?|hours?|days?)$", max_length=40)
 ]
 
+_UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+
+
+def seconds_of(duration: str) -> float:
+    """ "30 seconds" → 30.0"""
+    number, _, unit = duration.partition(" ")
+    return int(number) * _UNITS_S[unit.removesuffix("s")]
+
 
 class Kafka(Spec, frozen=True, kw_only=True):
     """A Kafka cluster that no KafkaCluster describes, or client settings for one that does."""

@@ -14,6 +14,7 @@ from msgspec import field
 
 from odradek_api.base import ClusterRef, settings_text
 from odradek_api.pipeline.common import Kafka, UserRef
+from odradek_api.pipeline.outputs import outputs
 from odradek_api.pipeline.rules import PIPELINE_RULES, problems
 from odradek_api.pipeline.spec import SparkPipelineSpec
 
@@ -90,13 +91,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
 def clusters_of(spec: SparkPipelineSpec, namespace: str) -> set[str]:
     """Keys ("namespace/name") of all KafkaClusters that a pipeline refers to."""
-    refs = [spec.cluster, spec.sink.cluster, *(source.cluster for source in spec.sources)]
+    refs = [spec.cluster, *(output.sink.cluster for output in outputs(spec))]
+    refs += [source.cluster for source in spec.sources]
+    refs += [lookup.cluster for lookup in spec.lookups]
     return {ref.key(namespace) for ref in refs if ref is not None}
 
 
 def users_of(spec: SparkPipelineSpec) -> set[str]:
     """Names of all KafkaUsers that a pipeline logs in as."""
-    refs = [spec.user, spec.sink.user, *(source.user for source in spec.sources)]
+    refs = [spec.user, *(output.sink.user for output in outputs(spec))]
+    refs += [source.user for source in spec.sources]
+    refs += [lookup.user for lookup in spec.lookups]
     return {ref.name for ref in refs if ref is not None}
 
 

@@ -6,16 +6,23 @@ manifests, the operator for stored resources, and the driver for its job.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from odradek_api.base import Rule
 from odradek_api.cron import ScheduleError, parse_schedule
-from odradek_api.pipeline.schema_registry import sink_problems, source_problems
-from odradek_api.pipeline.sinks import Sink, TableSink
+from odradek_api.pipeline.lookups import LOOKUP_KINDS, Lookup, jdbc_problems, lookup_kinds
+from odradek_api.pipeline.outputs import outputs
+from odradek_api.pipeline.schema_registry import source_problems
+from odradek_api.pipeline.sink_rules import (
+    SINK_KINDS,
+    cluster_problems,
+    is_json,
+    sink_kinds,
+    sinks_problems,
+)
 from odradek_api.pipeline.sources import Source
 from odradek_api.pipeline.spec import SparkPipelineSpec, Step
 
@@ -25,17 +32,32 @@ FILE_FORMATS = ("text", "json", "csv", "parquet")
 PARSED_FORMATS = ("json", "csv", "avro", "protobuf")  # of which a record may fail to parse
 TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro", "protobuf")
 
-# Of a sink, in CEL: how many of its four kinds are given.
-_SINKS = " + ".join(
-    f"(has(self.sink.{kind}) ? 1 : 0)" for kind in ("topic", "table", "mirror", "console")
-)
+
+def _kinds_in_cel(part: str, kinds: Iterable[str] = SINK_KINDS) -> str:
+    """How many of the kinds of a sink (or a lookup) are given."""
+    return " + ".join(f"(has({part}.{kind}) ? 1 : 0)" for kind in kinds)
+
+
+_SINK, _SINKS = _kinds_in_cel("self.sink"), "(has(self.sinks) && self.sinks.size() > 0)"
 
 PIPELINE_RULES = (
     Rule(
-        f"has(self.sdp) || (has(self.sink) && {_SINKS} == 1)",
+        f"has(self.sdp) || {_SINKS} || (has(self.sink) && {_SINK} == 1)",
         "exactly one of topic, table, mirror and console is required",
         "sink",
-        lambda new, _: new.sdp is not None or len(_sink_kinds(new.sink)) == 1,
+        lambda new, _: new.sdp is not None or bool(new.sinks) or len(sink_kinds(new.sink)) == 1,
+    ),
+    Rule(
+        f"!{_SINKS} || !has(self.sink) || {_SINK} == 0",
+        "excludes sink: move the sink into the list, with the name main",
+        "sinks",
+        lambda new, _: not (new.sinks and sink_kinds(new.sink)),
+    ),
+    Rule(
+        f"!has(self.sinks) || self.sinks.all(s, {_kinds_in_cel('s')} == 1)",
+        "each sink needs exactly one of topic, table, mirror and console",
+        "sinks",
+        lambda new, _: all(len(sink_kinds(sink)) == 1 for sink in new.sinks),
     ),
     Rule(
         "has(self.sdp) || (has(self.sources) && self.sources.size() > 0)",
@@ -53,14 +75,29 @@ PIPELINE_RULES = (
         lambda new, _: all(len(_source_kinds(s)) == 1 for s in new.sources),
     ),
     Rule(
+        f"!has(self.lookups) || self.lookups.all(l, {_kinds_in_cel('l', LOOKUP_KINDS)} == 1)",
+        "each lookup needs exactly one of topic, table and jdbc",
+        "lookups",
+        lambda new, _: all(len(lookup_kinds(lookup)) == 1 for lookup in new.lookups),
+    ),
+    Rule(
         "!has(self.sdp) || ((!has(self.sources) || self.sources.size() == 0) && "
         "(!has(self.steps) || self.steps.size() == 0) && "
-        f"(!has(self.sink) || {_SINKS} == 0) && !has(self.deadLetter))",
-        "reads, transforms and writes in its project: remove sources, steps, sink and deadLetter",
+        f"(!has(self.sink) || {_SINK} == 0) && !{_SINKS} && "
+        "(!has(self.lookups) || self.lookups.size() == 0) && !has(self.deadLetter))",
+        "reads, transforms and writes in its project: remove sources, lookups, steps, sinks "
+        "and deadLetter",
         "sdp",
         lambda new, _: (
             new.sdp is None
-            or not (new.sources or new.steps or _sink_kinds(new.sink) or new.dead_letter)
+            or not (
+                new.sources
+                or new.lookups
+                or new.steps
+                or new.sinks
+                or sink_kinds(new.sink)
+                or new.dead_letter
+            )
         ),
     ),
 )
@@ -69,13 +106,15 @@ PIPELINE_RULES = (
 def problems(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
     """[("sources[0].format.schema", "json needs one: …")]; PIPELINE_RULES are not repeated here."""
     found = [p for n, source in enumerate(spec.sources) for p in _source(spec, n, source)]
+    found += [p for n, lookup in enumerate(spec.lookups) for p in _lookup(spec, n, lookup)]
     names = [source.name for source in spec.sources]
+    lookups = [lookup.name for lookup in spec.lookups]
     for n, step in enumerate(spec.steps):
-        found += _step(n, step, names)
+        found += _step(n, step, [*names, *lookups])
         names.append(step_name(n, step))
     found += _names(spec)
     found += _tests(spec)
-    found += _declarative(spec) if spec.sdp is not None else _sink(spec)
+    found += _declarative(spec) if spec.sdp is not None else sinks_problems(spec, names)
     found += _run(spec)
     return found
 
@@ -97,17 +136,11 @@ def _source_kinds(source: Source) -> list[str]:
     return [name for name, given in kinds.items() if given]
 
 
-def _sink_kinds(sink: Sink) -> list[str]:
-    kinds = {"topic": sink.topic, "table": sink.table, "mirror": sink.mirror,
-             "console": sink.console}  # fmt: skip
-    return [name for name, given in kinds.items() if given is not None]
-
-
 def _source(spec: SparkPipelineSpec, number: int, source: Source) -> Problems:
     at = f"sources[{number}]"
     yield from _format(at, source)
     if source.kafka_source and not (source.kafka.bootstrap_servers or source.cluster):
-        yield from _cluster(spec, at)
+        yield from cluster_problems(spec, at)
     if source.topic_pattern is not None and (wrong := _regex(source.topic_pattern)):
         yield f"{at}.topicPattern", wrong
     if source.from_ == "offsets":
@@ -138,6 +171,17 @@ def _source(spec: SparkPipelineSpec, number: int, source: Source) -> Problems:
         )
 
 
+def _lookup(spec: SparkPipelineSpec, number: int, lookup: Lookup) -> Problems:
+    at = f"lookups[{number}]"
+    if lookup.topic is not None:
+        read = Source(topics=[lookup.topic.name], format=lookup.topic.format)
+        yield from _format(f"{at}.topic", read)
+        if not (lookup.kafka.bootstrap_servers or lookup.cluster):
+            yield from cluster_problems(spec, at)
+    if lookup.jdbc is not None:
+        yield from jdbc_problems(f"{at}.jdbc", lookup.jdbc)
+
+
 def _format(at: str, source: Source) -> Problems:
     form = source.format
     if source.files is not None and form.type not in FILE_FORMATS:
@@ -161,7 +205,7 @@ def _format(at: str, source: Source) -> Problems:
             if form.type == "avro" and form.registry is None:
                 example = '{"type": "record", …}'
             yield f"{at}.format.schema", f"{form.type} needs one, for example {example}"
-        elif form.type == "avro" and form.registry is None and not _is_json(form.schema):
+        elif form.type == "avro" and form.registry is None and not is_json(form.schema):
             yield f"{at}.format.schema", "an Avro schema must be JSON"
     elif form.schema is not None:
         yield f"{at}.format.schema", f"{form.type} already has its columns"
@@ -200,6 +244,7 @@ def _step(number: int, step: Step, names: list[str]) -> Problems:
 def _names(spec: SparkPipelineSpec) -> Problems:
     seen: set[str] = set()
     named = [(f"sources[{n}].name", s.name) for n, s in enumerate(spec.sources)]
+    named += [(f"lookups[{n}].name", one.name) for n, one in enumerate(spec.lookups)]
     named += [(f"steps[{n}].name", step_name(n, s)) for n, s in enumerate(spec.steps)]
     for at, name in named:
         if name in seen:
@@ -211,62 +256,14 @@ def _tests(spec: SparkPipelineSpec) -> Problems:
     if spec.sdp is not None and spec.tests:
         yield "tests", "are of steps; a project of sdp has none"
     names = [source.name for source in spec.sources]
+    names += [lookup.name for lookup in spec.lookups]
     for number, test in enumerate(spec.tests):
         for name, rows in test.rows.items():
             at = f"tests[{number}].rows.{name}"
             if name not in names:
-                yield at, f"there is no source {name}, only {', '.join(names)}"
+                yield at, f"there is no source or lookup {name}, only {', '.join(names)}"
             elif not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
                 yield at, "must be a list of rows, each a mapping of columns to values"
-
-
-def _sink(spec: SparkPipelineSpec) -> Problems:
-    sink = spec.sink
-    needs_kafka = sink.topic is not None or sink.mirror is not None
-    if needs_kafka and not (sink.kafka.bootstrap_servers or sink.cluster):
-        yield from _cluster(spec, "sink")
-    if sink.topic is not None:
-        yield from sink_problems(sink.topic)
-        registry = sink.topic.registry
-        if sink.topic.value == "avro" and sink.topic.schema is None and registry is None:
-            yield "sink.topic.schema", 'avro needs one, for example {"type": "record", …}'
-        elif sink.topic.schema is not None and not _is_json(sink.topic.schema):
-            yield "sink.topic.schema", "an Avro schema must be JSON"
-        if sink.topic.delivery == "exactlyOnce" and spec.mode == "batch":
-            yield "sink.topic.delivery", "exactlyOnce needs a checkpoint: use mode: availableNow"
-        if sink.topic.writers is not None and sink.topic.delivery != "exactlyOnce":
-            yield "sink.topic.writers", "has no effect without delivery: exactlyOnce"
-    if sink.table is not None:
-        yield from _table(spec, sink.table)
-    if sink.mirror is not None:
-        if spec.steps:
-            yield "sink.mirror", "copies records unchanged: there can be no steps"
-        for n, source in enumerate(spec.sources):
-            if not source.kafka_source or source.format.type != "raw":
-                yield f"sources[{n}].format.type", "a mirror needs topics with format raw"
-        if len(spec.sources) > 1:
-            yield "sources", "a mirror needs exactly one source; it may name several topics"
-    if not spec.steps and len(spec.sources) > 1 and sink.mirror is None:
-        yield "steps", "several sources need a step that combines them"
-
-
-def _table(spec: SparkPipelineSpec, table: TableSink) -> Problems:
-    if not table.key:
-        if spec.sink.output_mode != "append":
-            yield (
-                "sink.outputMode",
-                f"{spec.sink.output_mode} needs format: delta and a key; without them a table can "
-                "only be appended to",
-            )
-        if table.delete_when is not None:
-            yield "sink.table.deleteWhen", "has no effect without key"
-        return
-    if table.format != "delta":
-        yield "sink.table.key", "needs format: delta; Parquet files can only be appended to"
-    if spec.sink.output_mode == "complete":
-        yield "sink.outputMode", "with a key it can be append or update"
-    if spec.mode == "batch":
-        yield "sink.table.key", "mode: batch writes a new table; use availableNow"
 
 
 def _declarative(spec: SparkPipelineSpec) -> Problems:
@@ -287,7 +284,7 @@ def _own_catalog(spec: SparkPipelineSpec) -> bool:
 def _run(spec: SparkPipelineSpec) -> Problems:
     if spec.dead_letter is not None:
         if not spec.kafka.bootstrap_servers:
-            yield from _cluster(spec, "deadLetter")
+            yield from cluster_problems(spec, "deadLetter")
         if not any(s.format.type in PARSED_FORMATS for s in spec.sources):
             formats = ", ".join(PARSED_FORMATS)
             yield "deadLetter", f"only records of format {formats} can fail to parse"
@@ -314,7 +311,7 @@ def _schedule(spec: SparkPipelineSpec) -> Problems:
         yield "schedule", str(error)
     if spec.mode == "streaming":
         yield "schedule", "needs a mode that ends: availableNow or batch"
-    if spec.mode == "batch" and spec.sink.table is not None:
+    if spec.mode == "batch" and any(o.sink.table is not None for o in outputs(spec)):
         yield (
             "schedule",
             "with mode: batch each run would write the table again; use availableNow",
@@ -323,25 +320,12 @@ def _schedule(spec: SparkPipelineSpec) -> Problems:
         yield "restartPolicy.type", "must be OnFailure or Never with a schedule"
 
 
-def _cluster(spec: SparkPipelineSpec, part: str) -> Problems:
-    if spec.cluster is None and spec.kafka.bootstrap_servers is None:
-        yield "cluster", f"{part} needs a KafkaCluster, or kafka.bootstrapServers"
-
-
 def _regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
         return f"is not a regular expression: {error}"
     return ""
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def timestamp_ms(text: str) -> int | None:

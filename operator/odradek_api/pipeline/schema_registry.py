@@ -50,8 +50,9 @@ def source_problems(at: str, source: Source) -> Iterator[tuple[str, str]]:
     yield from _settings(f"{at}.format.registry", form.registry)
 
 
-def sink_problems(sink: TopicSink) -> Iterator[tuple[str, str]]:
-    at = "sink.topic"
+def sink_problems(at: str, sink: TopicSink) -> Iterator[tuple[str, str]]:
+    """`at`: the field of the sink."""
+    at = f"{at}.topic"
     if sink.value == "protobuf" and sink.registry is None:
         yield f"{at}.registry", "protobuf needs a schema registry"
     if sink.subject is not None and sink.registry is None:

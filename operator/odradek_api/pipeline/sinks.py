@@ -1,4 +1,7 @@
-"""Sinks of a SparkPipeline: a topic, a table, a mirror or the console; and dead letters."""
+"""Sinks of a SparkPipeline: a topic, a table, a mirror or the console; and dead letters.
+
+A pipeline has one `sink`, or several `sinks` with names; outputs.py is the common view of both.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from odradek_api.base import ClusterRef, NonEmpty, Spec, TopicName
-from odradek_api.pipeline.common import Kafka, Sql, UserRef
+from odradek_api.pipeline.common import Kafka, Name, Sql, UserRef
 from odradek_api.pipeline.schema_registry import SchemaRegistry
 
 
@@ -198,6 +201,25 @@ class Sink(Spec, frozen=True, kw_only=True):
             "batch. Default: append."
         ),
     ] = "append"
+
+
+class NamedSink(Sink, frozen=True, kw_only=True):
+    """One of several sinks: a sink, its name, and the view that goes to it."""
+
+    name: Annotated[
+        Name,
+        Meta(
+            description="Name of the sink, of its query and of its checkpoint. main continues the "
+            "checkpoint of a pipeline that had one sink. Another name starts from the beginning."
+        ),
+    ]
+    from_: Annotated[
+        Name | None,
+        Meta(
+            description="View of a source or step that goes to this sink. Default: the result of "
+            "the last step."
+        ),
+    ] = field(name="from", default=None)
 
 
 class DeadLetter(Spec, frozen=True, kw_only=True):

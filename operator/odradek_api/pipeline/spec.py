@@ -40,13 +40,16 @@ from odradek_api.pipeline.common import (
     Watermark,
 )
 from odradek_api.pipeline.declarative import DeclarativeProject
+from odradek_api.pipeline.lookups import Lookup
 from odradek_api.pipeline.pods import Kubernetes
 from odradek_api.pipeline.samples import SampleTest
-from odradek_api.pipeline.sinks import DeadLetter, Sink
+from odradek_api.pipeline.sinks import DeadLetter, NamedSink, Sink
 from odradek_api.pipeline.sources import Source
 
 SOURCES_MAX = 8
 STEPS_MAX = 32
+LOOKUPS_MAX = 8
+SINKS_MAX = 8  # each is a streaming query of its own, with its own read of the sources
 
 
 class Step(Spec, frozen=True, kw_only=True):
@@ -152,6 +155,14 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
             description="Where records come from. Default: none; required without sdp.",
         ),
     ] = field(default_factory=list)
+    lookups: Annotated[
+        list[Lookup],
+        Meta(
+            max_length=LOOKUPS_MAX,
+            description="Views that steps join with: the newest records of a topic, a table, or "
+            "rows of a database. They start no batch. Default: none.",
+        ),
+    ] = field(default_factory=list)
     steps: Annotated[
         list[Step],
         Meta(
@@ -161,13 +172,22 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=list)
     sink: Annotated[
-        Sink, Meta(description="Where results go. Default: none; required without sdp.")
+        Sink,
+        Meta(description="Where results go. Default: none; required without sinks and sdp."),
     ] = field(default_factory=Sink)
+    sinks: Annotated[
+        list[NamedSink],
+        Meta(
+            max_length=SINKS_MAX,
+            description="Several sinks, instead of sink. Each is written by a query of its own, "
+            "which reads the sources by itself. Default: none.",
+        ),
+    ] = field(default_factory=list)
     sdp: Annotated[
         DeclarativeProject | None,
         Meta(
             description="A project of Spark Declarative Pipelines (spark-pipelines), instead of "
-            "sources, steps, sink and deadLetter. Default: none."
+            "sources, lookups, steps, sinks and deadLetter. Default: none."
         ),
     ] = None
     dead_letter: Annotated[

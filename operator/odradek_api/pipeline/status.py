@@ -9,12 +9,14 @@ The driver writes its JobStatus to a file (local runtime) or to an annotation of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, field
 
 from odradek_api.base import GROUP, Condition, Status
+from odradek_api.pipeline.outputs import DEAD_LETTER
 
 PROGRESS_ANNOTATION = f"{GROUP}/progress"  # of a driver's pod: its JobStatus as JSON
 
@@ -33,6 +35,49 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     late_rows: int = 0  # dropped because they were later than the watermark
     rows_out: int = -1  # written by all batches of this run; -1: the sink does not say
     watermark: str = ""  # event time up to which windows are closed; empty without one
+
+
+def of_sinks(queries: Mapping[str, QueryProgress]) -> QueryProgress | None:
+    """A pipeline's progress over the queries of its sinks: it is as far as the slowest of them.
+
+    None before the first report. Each query reads the sources by itself, so rows that are read
+    are not added up.
+    """
+    known = [progress for name, progress in queries.items() if name != DEAD_LETTER]
+    if len(known) < 2:
+        return known[0] if known else None
+    topics = {topic for one in known for topic in one.lag}
+    return QueryProgress(
+        batch=min(one.batch for one in known),
+        input_rate=max(one.input_rate for one in known),
+        process_rate=min(one.process_rate for one in known),
+        batch_ms=max(one.batch_ms for one in known),
+        rows=max(one.rows for one in known),
+        lag={topic: max(one.lag.get(topic, 0) for one in known) for topic in sorted(topics)},
+        checkpoint=min(one.checkpoint for one in known),
+        state_rows=sum(one.state_rows for one in known),
+        state_bytes=sum(one.state_bytes for one in known),
+        late_rows=sum(one.late_rows for one in known),
+        rows_out=sum(max(0, one.rows_out) for one in known),
+        watermark=min((one.watermark for one in known if one.watermark), default=""),
+    )
+
+
+class SinkStatus(Status, frozen=True, kw_only=True):
+    """One of several sinks."""
+
+    name: Annotated[str, Meta(description="Name of the sink.")]
+    rows_out: Annotated[
+        int, Meta(description="Rows written since the driver started; -1: the sink does not say.")
+    ] = -1
+    lag_records: Annotated[
+        int, Meta(description="Records of its source topics that it has not read yet.")
+    ] = 0
+    batch: Annotated[int, Meta(description="Number of its last batch; -1 before the first.")] = -1
+    batch_ms: Annotated[int, Meta(description="Duration of that batch in milliseconds.")] = 0
+    watermark: Annotated[
+        str, Meta(description="Event time up to which its windows are closed; empty without one.")
+    ] = ""
 
 
 class FlowStatus(Status, frozen=True, kw_only=True):
@@ -116,6 +161,9 @@ class SparkPipelineStatus(Status, frozen=True, kw_only=True):
     batch: Annotated[int, Meta(description="Number of the last batch; -1 before the first.")] = -1
     batch_ms: Annotated[int, Meta(description="Duration of the last batch in milliseconds.")] = 0
     last_batch_time: Annotated[str, Meta(description="When the last batch was committed.")] = ""
+    sinks: Annotated[list[SinkStatus], Meta(description="Each sink, if there are several.")] = (
+        field(default_factory=list)
+    )
     flows: Annotated[
         list[FlowStatus], Meta(description="The flows of a pipeline with spec.sdp.")
     ] = field(default_factory=list)

@@ -23,13 +23,16 @@ from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.parse import parse
 from odradek_api.pipeline.job import clusters_of, users_of
+from odradek_api.pipeline.outputs import DEAD_LETTER, MAIN
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import (
     PROGRESS_ANNOTATION,
     JobStatus,
     QueryProgress,
+    SinkStatus,
     SparkPipelineStatus,
     TopicLag,
+    of_sinks,
 )
 from odradek_api.topic import TopicStatus
 from odradek_operator.kafka.actions import Reason
@@ -217,7 +220,7 @@ class PipelineController:
 def with_progress(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineStatus:
     if job.flows:
         return with_flows(status, job)
-    main, dead = job.queries.get("main"), job.queries.get("dead-letter")
+    main, dead = of_sinks(job.queries), job.queries.get(DEAD_LETTER)
     if main is None:
         return status
     return msgspec.structs.replace(
@@ -236,7 +239,23 @@ def with_progress(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineS
         batch=main.batch,
         batch_ms=main.batch_ms,
         last_batch_time=main.checkpoint,
+        sinks=_sinks(job) if job.queries.keys() - {MAIN, DEAD_LETTER} else [],
     )
+
+
+def _sinks(job: JobStatus) -> list[SinkStatus]:
+    return [
+        SinkStatus(
+            name=name,
+            rows_out=one.rows_out,
+            lag_records=sum(one.lag.values()),
+            batch=one.batch,
+            batch_ms=one.batch_ms,
+            watermark=one.watermark,
+        )
+        for name, one in sorted(job.queries.items())
+        if name != DEAD_LETTER
+    ]
 
 
 def with_flows(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineStatus:

@@ -18,6 +18,7 @@ import msgspec
 
 from odradek_api.base import GROUP, RESTART_ANNOTATION, Resource, settings_text
 from odradek_api.pipeline.job import Job, users_of
+from odradek_api.pipeline.outputs import outputs
 from odradek_api.pipeline.pods import Executors, Pod
 from odradek_api.pipeline.spec import RestartPolicy, SparkPipelineSpec
 
@@ -96,8 +97,9 @@ def _on_disk(spec: SparkPipelineSpec) -> list[str]:
     found = []
     if spec.mode != "batch" and "://" not in (spec.checkpoint or ""):
         found.append("spec.checkpoint")
-    if spec.sink.table is not None and "://" not in spec.sink.table.path:
-        found.append("spec.sink.table.path")
+    for output in outputs(spec):
+        if output.sink.table is not None and "://" not in output.sink.table.path:
+            found.append(f"spec.{output.at}.table.path")
     return found
 
 
@@ -137,7 +139,7 @@ def config_map(pipeline: Resource[SparkPipelineSpec], job: Job, owner: Object) -
 
 
 # Fields that jobs of earlier versions did not have, with their defaults.
-_NEW_IN_SPEC: Object = {"sdp": None, "user": None, "tests": []}
+_NEW_IN_SPEC: Object = {"sdp": None, "user": None, "tests": [], "sinks": [], "lookups": []}
 _NEW_IN_SOURCE: Object = {"user": None, "table": None, "tombstones": False}
 _NEW_IN_TABLE: Object = {"format": "parquet", "key": [], "deleteWhen": None, "order": "_offset"}
 

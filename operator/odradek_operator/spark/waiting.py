@@ -11,6 +11,7 @@ from odradek_api.base import ClusterRef, Resource
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.pipeline.job import clusters_of, users_of
+from odradek_api.pipeline.outputs import outputs
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.topic import TopicStatus
 
@@ -56,8 +57,11 @@ def waits_for(
 
 def _topics(spec: SparkPipelineSpec) -> list[tuple[ClusterRef | None, str]]:
     found = [(s.cluster or spec.cluster, t) for s in spec.sources for t in s.topics]
-    if spec.sink.topic is not None:
-        found.append((spec.sink.cluster or spec.cluster, spec.sink.topic.name))
+    found += [(lookup.cluster or spec.cluster, lookup.topic.name)
+              for lookup in spec.lookups if lookup.topic is not None]  # fmt: skip
+    for output in outputs(spec):
+        if output.sink.topic is not None:
+            found.append((output.sink.cluster or spec.cluster, output.sink.topic.name))
     if spec.dead_letter is not None:
         found.append((spec.cluster, spec.dead_letter.topic))
     return found

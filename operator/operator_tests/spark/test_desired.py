@@ -11,10 +11,15 @@ import msgspec
 import pytest
 import yaml
 
-from odradek_api.base import RESTART_ANNOTATION
+from odradek_api.base import RESTART_ANNOTATION, Condition
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.kafka_user.status import KafkaUserStatus
 from odradek_api.parse import load, parse
 from odradek_api.pipeline.common import UserRef
-from odradek_api.pipeline.job import read_job
+from odradek_api.pipeline.job import clusters_of, read_job, users_of
+from odradek_api.pipeline.status import JobStatus, QueryProgress, SparkPipelineStatus
+from odradek_api.topic import TopicStatus
+from odradek_operator.kubernetes.pipeline_controller import with_progress
 from odradek_operator.kubernetes.spark_manifests import (
     executor_template,
     memory_mb,
@@ -23,6 +28,7 @@ from odradek_operator.kubernetes.spark_manifests import (
 )
 from odradek_operator.spark.desired import application, config_map, job_of, own_claim, unusable
 from odradek_operator.spark.plan import submission_of
+from odradek_operator.spark.waiting import waits_for
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "pipelines"
 GOLDEN = Path(__file__).parent / "golden"
@@ -118,6 +124,54 @@ def test_a_claim_only_where_something_is_kept() -> None:
         pipeline(executor={}).spec
     )
     assert not unusable(one.spec)
+
+
+def test_several_sinks_need_what_each_of_them_needs() -> None:
+    """Their clusters, users, topics and tables; and the status has each of them."""
+    document = yaml.safe_load((EXAMPLES / "web-activity" / "pipeline.yaml").read_text())
+    del document["spec"]["sink"]
+    document["spec"]["sinks"] = [
+        {"name": "views", "topic": {"name": "page-views"}},
+        {"name": "copy", "topic": {"name": "copied"}, "cluster": {"name": "far"},
+         "user": {"name": "writer"}},
+        {"name": "kept", "from": "visits", "table": {"path": "kept"}},
+    ]  # fmt: skip
+    document["spec"]["checkpoint"] = "s3a://bucket/checkpoint"
+    document["spec"]["kubernetes"] = {"executor": {}}
+    one = parse(document)
+    assert one is not None
+    assert unusable(one.spec).startswith(
+        "spec.sinks[2].table.path: driver and executors must share"
+    )
+    assert clusters_of(one.spec, "default") == {"default/main", "default/far"}
+    assert users_of(one.spec) == {"writer"}
+    text = config_map(one, job_of(one, CLUSTERS, ZONE), OWNER)["data"]["job.json"]
+    assert read_job(text.encode()).spec.sinks == one.spec.sinks
+    ready = {key: KafkaClusterStatus(bootstrap_servers="x:1", conditions=conditions("True"))
+             for key in ("default/main", "default/far")}  # fmt: skip
+    users = {"default/writer": KafkaUserStatus(secret="default/writer",
+                                               conditions=conditions("True"))}  # fmt: skip
+    missing = {"default/far": {"t": TopicStatus(topic_name="copied",
+                                                conditions=conditions("False"))}}  # fmt: skip
+    assert waits_for(one, ready, missing, users) == "Topic copied is not ready"
+    assert waits_for(one, ready, {}, users) == ""
+
+
+def test_the_status_has_each_of_several_sinks() -> None:
+    far = QueryProgress(batch=2, lag={"visits": 9}, rows_out=4, checkpoint="2")
+    near = QueryProgress(batch=7, lag={"visits": 0}, rows_out=40, checkpoint="7")
+    job = JobStatus(pipeline="x", state="Running", queries={"near": near, "far": far})
+    made = with_progress(SparkPipelineStatus(), job)
+    assert (made.lag_records, made.rows_out, made.batch) == (9, 44, 2)
+    assert [(s.name, s.rows_out, s.lag_records) for s in made.sinks] == [
+        ("far", 4, 9), ("near", 40, 0),
+    ]  # fmt: skip
+    job = JobStatus(pipeline="x", state="Running", queries={"main": near})
+    assert with_progress(SparkPipelineStatus(), job).sinks == [], "the numbers are in the status"
+
+
+def conditions(ready: str) -> list[Condition]:
+    return [Condition(type="Ready", status=ready, reason="Test")]
 
 
 def test_the_job_is_read_by_the_driver() -> None:

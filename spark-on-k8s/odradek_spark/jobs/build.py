@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek_api.pipeline.job import Job
-from odradek_spark.sources.metadata import sink_topics, source_partitions
+from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.outputs import Output, outputs
+from odradek_spark.sources.lookups import Lookups
+from odradek_spark.sources.metadata import lookup_topics, sink_topics, source_partitions
 from odradek_spark.sources.read import read
 from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail
 from odradek_spark.transforms.records import dead_letters
@@ -20,14 +23,20 @@ Partitions = list[dict[str, int]]  # of each source: topic → partitions
 def check_topics(job: Job) -> Partitions:
     """Checks the topics before Spark starts, because this is faster and names the field."""
     partitions = [source_partitions(job, n) for n in range(len(job.spec.sources))]
-    sink_topics(job, {name: n for found in partitions for name, n in found.items()})
+    lookup_topics(job)
+    sink_topics(job, partitions)
     return partitions
 
 
-def build(
-    spark: SparkSession, job: Job, partitions: Partitions
-) -> tuple[DataFrame, DataFrame | None]:
-    """The rows for the sink, and those for the dead-letter topic if the job has one."""
+class Built(NamedTuple):
+    """The rows for each sink, and those for the dead-letter topic if the job has one."""
+
+    frames: list[tuple[Output, DataFrame]]
+    letters: DataFrame | None
+    lookups: Lookups
+
+
+def build(spark: SparkSession, job: Job, partitions: Partitions) -> Built:
     views: dict[str, DataFrame] = {}
     letters: list[DataFrame] = []
     for number, source in enumerate(job.spec.sources):
@@ -40,5 +49,12 @@ def build(
                 frame = good_or_fail(frame)
         at = f"spec.sources[{number}]"
         views[source.name] = watermark_and_dedup(at, frame, source.watermark, source.dedup)
-    result = run_steps(spark, job.spec.steps, views, Path(job.directory))
-    return result, reduce(DataFrame.unionByName, letters) if letters else None
+    lookups = Lookups(spark, job)
+    views |= lookups.views()
+    last = run_steps(spark, job.spec.steps, views, Path(job.directory))
+    frames = [(o, spark.table(o.view) if o.view else last) for o in outputs(job.spec)]
+    for output, frame in frames:
+        if job.spec.mode != "batch" and not frame.isStreaming:
+            at = f"spec.{output.at}.from" if output.view else "spec.steps"
+            raise SpecError(at, "the rows of this sink are made of lookups only: read a source too")
+    return Built(frames, reduce(DataFrame.unionByName, letters) if letters else None, lookups)

@@ -26,6 +26,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from odradek_api.pipeline.common import seconds_of
 from odradek_api.pipeline.job import Job, SpecError
 from odradek_api.pipeline.status import FlowStatus
 from odradek_spark import project
@@ -42,7 +43,6 @@ from odradek_spark.session.start import settings_of
 SPEC_FILES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 UNRESOLVED = "Failed to resolve flows"  # how Spark's error begins
 UPDATE_EVERY_S = 60.0  # without spec.trigger; an update computes materialized views anew
-_UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
 
 
 def settings(job: Job, token: str, *, dry_run_in: str = "") -> dict[str, Any]:
@@ -213,11 +213,7 @@ def dry_run(spark: SparkSession, job: Job, token: str) -> Look:
 
 
 def every_s(trigger: str | None) -> float:
-    """ "30 seconds" → 30.0"""
-    if trigger is None:
-        return UPDATE_EVERY_S
-    number, _, unit = trigger.partition(" ")
-    return int(number) * _UNITS_S[unit.removesuffix("s")]
+    return UPDATE_EVERY_S if trigger is None else seconds_of(trigger)
 
 
 def _spec_file(job: Job) -> Path:

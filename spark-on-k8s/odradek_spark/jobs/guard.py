@@ -4,8 +4,10 @@ Why: Spark uses any checkpoint it is given. One of another pipeline makes it ski
 with a stack trace; a new checkpoint over an old table makes it drop batches silently, because the
 table's log already contains batches of those numbers.
 
-    <checkpoint>/odradek.json    {"pipeline": "default/page-views", "id": "8f…", "sources": […]}
+    <checkpoint>/odradek.json    {"pipeline": "default/page-views", "id": "8f…", "sources": […],
+                                  "sinks": {"alerts": "hot"}}    of each of several: its view
     <table>/_odradek.json        {"pipeline": "default/page-views", "checkpoint": "8f…"}
+                                 and {"sink": "alerts"}, if it is not main
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import uuid
 from typing import Any, Protocol
 
 from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.outputs import MAIN, Output, outputs
 
 CHECKPOINT_MARK, TABLE_MARK = "odradek.json", "_odradek.json"
 
@@ -39,12 +42,20 @@ def guard(files: MarkFiles, job: Job, new_id: str | None = None) -> str:
         identity = new_id or uuid.uuid4().hex
     else:
         identity = _check(checkpoint, json.loads(mark), job)
-    if job.spec.sink.table is not None:
-        _guard_table(files, job, identity)
-    if mark is None:
-        known = {"pipeline": job.key, "id": identity, "sources": sources(job)}
+    for output in outputs(job.spec):
+        _guard_table(files, job, output, identity)
+    before: dict[str, Any]
+    before = json.loads(mark) if mark else {"pipeline": job.key, "id": identity,
+                                           "sources": sources(job)}  # fmt: skip
+    known = {**before, "sinks": before.get("sinks", {}) | _views(job)}
+    if mark is None or known["sinks"] != before.get("sinks", {}):
         files.write(f"{checkpoint}/{CHECKPOINT_MARK}", json.dumps(known))
     return identity
+
+
+def _views(job: Job) -> dict[str, str]:
+    """Sink → view; a sink that was removed stays in the mark, because its checkpoint does."""
+    return {sink.name: sink.from_ or "" for sink in job.spec.sinks}
 
 
 def check_guard(files: MarkFiles, job: Job) -> None:
@@ -88,27 +99,40 @@ def _check(checkpoint: str, mark: dict[str, Any], job: Job) -> str:
         message = (f"the checkpoint at {checkpoint} was created for {'; '.join(before)}, not for "
                 f"{'; '.join(now)}: set a new spec.checkpoint to start over")  # fmt: skip
         raise SpecError("spec.sources", message)
+    for output in outputs(job.spec):
+        view = mark.get("sinks", {}).get(output.query)
+        if view and output.view and view != output.view:
+            message = (
+                f"sink {output.query} has a checkpoint of view {view}: give the sink a new name, "
+                "with which it starts from the beginning"
+            )
+            raise SpecError(f"spec.{output.at}.from", message)
     return str(mark["id"])
 
 
-def _guard_table(files: MarkFiles, job: Job, identity: str) -> None:
-    assert job.spec.sink.table is not None
-    path = job.path(job.spec.sink.table.path)
+def _guard_table(files: MarkFiles, job: Job, output: Output, identity: str) -> None:
+    if output.sink.table is None:
+        return
+    path, at = job.path(output.sink.table.path), f"spec.{output.at}.table.path"
     text = files.read(f"{path}/{TABLE_MARK}")
     if text is None:
         if names := files.names(path):
             message = f"{path} contains {names[0]} of another program: use an empty directory"
-            raise SpecError("spec.sink.table.path", message)
+            raise SpecError(at, message)
         known = {"pipeline": job.key, "checkpoint": identity}
+        if output.query != MAIN:
+            known["sink"] = output.query
         files.write(f"{path}/{TABLE_MARK}", json.dumps(known))
         return
     mark = json.loads(text)
     if mark["pipeline"] != job.key:
         message = f"{path} is the table of {mark['pipeline']}"
-        raise SpecError("spec.sink.table.path", message)
-    if mark["checkpoint"] != identity:
+        raise SpecError(at, message)
+    writer = mark.get("sink", MAIN)
+    if mark["checkpoint"] != identity or writer != output.query:
+        other = "another checkpoint" if writer == output.query else f"that of sink {writer}"
         message = (
-            f"{path} was written with another checkpoint; with this one Spark would skip batches "
+            f"{path} was written with {other}; with this one Spark would skip batches "
             "whose numbers are already in the table: use a new path, or the old checkpoint"
         )
-        raise SpecError("spec.sink.table.path", message)
+        raise SpecError(at, message)

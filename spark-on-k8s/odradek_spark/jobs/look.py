@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.outputs import Output
 from odradek_api.pipeline.rules import step_name
 from odradek_api.pipeline.sources import Source
 from odradek_api.pipeline.status import FlowStatus
@@ -48,14 +49,14 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def analyse(spark: SparkSession, job: Job, partitions: Partitions) -> Look:
     """Raises SpecError with the field that is wrong."""
-    frame, _ = build(spark, job, partitions)
+    for output, frame in build(spark, job, partitions).frames:
+        rows = write.written(output, frame)
+        if job.spec.mode != "batch":
+            _check_streaming(spark, job, output, rows)
+            if write.exactly_once(output):
+                writers_of(job, output, frame)
     if job.spec.mode != "batch":
-        _check_streaming(spark, job, write.output(job, frame))
-        if write.exactly_once(job):
-            writers_of(job, frame)
         check_guard(Store(spark), job)
-    else:
-        write.output(job, frame)
     return Look(views=[_view(spark.table(name), name) for name in names(job)])
 
 
@@ -72,21 +73,23 @@ def preview(spark: SparkSession, job: Job, partitions: Partitions, rows: int) ->
 
 
 def names(job: Job) -> list[str]:
-    """Of the views: sources and steps."""
+    """Of the views: sources, lookups and steps."""
     steps = [step_name(number, step) for number, step in enumerate(job.spec.steps)]
-    return [source.name for source in job.spec.sources] + steps
+    lookups = [lookup.name for lookup in job.spec.lookups]
+    return [source.name for source in job.spec.sources] + lookups + steps
 
 
-def _check_streaming(spark: SparkSession, job: Job, frame: DataFrame) -> None:
+def _check_streaming(spark: SparkSession, job: Job, output: Output, frame: DataFrame) -> None:
     """Spark's refusal when a query starts, in the same words."""
     jvm: Any = spark._jvm
-    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, job.spec.sink.output_mode.title())
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = getattr(modes, output.sink.output_mode.title())
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     try:
         checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode())
     except PySparkException as error:
-        text = first_line(error) + write.advice(job, str(error))
-        raise SpecError(write.blame(job), text) from None
+        text = first_line(error) + write.advice(output, str(error))
+        raise SpecError(write.blame(job, output), text) from None
 
 
 def _first_records(

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from odradek_api.pipeline.outputs import MAIN, Output
+from odradek_api.pipeline.sinks import Sink
 from odradek_api.pipeline.status import QueryProgress
 from odradek_spark.credentials import granting
 
@@ -92,18 +94,14 @@ _DESCRIPTION = re.compile(r"^\w+\[(?:\w+\[)?(.*?)\]{1,2}$")
 _OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] ODRADEK (.*?)(?: SQLSTATE: \S+)?$", re.MULTILINE)
 # Errors of Python workers (odradek_spark/registries.py), with the field that each is about.
 _REGISTRY = re.compile(r"\b(SourceRegistryError|SinkRegistryError): (.*)$", re.MULTILINE)
-_REGISTRIES = {
-    "SourceRegistryError": "spec.sources.format.registry",
-    "SinkRegistryError": "spec.sink.topic",
-}
 _KNOWN = (
     ("failOnDataLoss", "spec.sources.failOnDataLoss"),
     ("UNKNOWN_TOPIC_OR_PARTITION", "spec.sources.topics"),
     ("UnknownTopicOrPartition", "spec.sources.topics"),
     ("AuthorizationException", "spec.kafka.config"),
     ("AuthenticationException", "spec.kafka.config"),
+    ("java.sql.SQL", "spec.lookups.jdbc"),
     ("STATE_STORE", "spec.checkpoint"),
-    ("MirrorError", "spec.sink.mirror"),
     ("PythonException", "spec.steps"),
 )
 
@@ -132,17 +130,27 @@ _START_OVER = (
 )
 
 
-def explain_failure(text: str, sink_topic: str = "") -> tuple[str, str]:
-    """The field that the error is about, if it is known, and a message."""
-    if ours := _OURS.search(text):
+NO_SINK = Output("sink", MAIN, Sink())  # it is not known which sink a failure is of
+
+
+def explain_failure(text: str, output: Output = NO_SINK) -> tuple[str, str]:
+    """The field that the error is about, if it is known, and a message.
+
+    `output`: the sink whose query failed.
+    """
+    at = f"spec.{output.at}"
+    if (ours := _OURS.search(text)) and ours[1].startswith("lookup "):
+        return "spec.lookups", f"{ours[1]}; write a record with this key that parses, or delete it"
+    if ours:
         return (
             "spec.sources.format",
             f"{ours[1]}; set spec.deadLetter to keep such records in a topic",
         )
     if sink := _SINK.search(text):
-        return "spec.sink.topic", sink[1]
+        return f"{at}.topic", sink[1]
     if registry := _REGISTRY.search(text):
-        return _REGISTRIES[registry[1]], registry[2]
+        of_source = registry[1] == "SourceRegistryError"
+        return "spec.sources.format.registry" if of_source else f"{at}.topic", registry[2]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     message = (causes[-1] if causes else (lines or ["unknown"])[0]).removeprefix("Caused by: ")
@@ -153,8 +161,10 @@ def explain_failure(text: str, sink_topic: str = "") -> tuple[str, str]:
     if denied := _DENIED.search(text):
         operation = "write" if "producer" in text.lower() else "read"
         return "spec.user", f"{message}; {granting(denied[1].split(',')[0].strip(), operation)}"
-    if sink_topic and "ClusterAuthorizationException" in text:
+    if output.sink.topic is not None and "ClusterAuthorizationException" in text:
         # an idempotent producer, which needs the right to write any topic to begin
-        return "spec.user", f"{message}; {granting(sink_topic, 'write')}"
+        return "spec.user", f"{message}; {granting(output.sink.topic.name, 'write')}"
+    if "MirrorError" in text:
+        return f"{at}.mirror", message
     field = next((field for word, field in _KNOWN if word in text), "")
     return field, message

@@ -24,12 +24,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from odradek_api.pipeline.job import Job, NotReadyError, SpecError
+from odradek_api.pipeline.outputs import DEAD_LETTER
 from odradek_api.pipeline.status import JobStatus, QueryProgress
 from odradek_spark.config import write_json
 from odradek_spark.credentials import revision
 from odradek_spark.jobs.build import Partitions, build, check_topics
 from odradek_spark.jobs.guard import guard
-from odradek_spark.jobs.progress import explain_failure, progress
+from odradek_spark.jobs.progress import NO_SINK, explain_failure, progress
 from odradek_spark.schemas import first_line
 from odradek_spark.session.files import Store
 from odradek_spark.session.jars import JarsMissingError
@@ -38,6 +39,7 @@ from odradek_spark.session.start import settings_of, start_session
 from odradek_spark.sinks import write
 from odradek_spark.sinks.batches import ExactlyOnceSink
 from odradek_spark.sinks.upserts import Upserts
+from odradek_spark.sources.lookups import Lookups
 
 POLL_S = 0.5
 BATCH_S = 10.0  # for the batch in progress, before queries start anew
@@ -54,7 +56,8 @@ class JobRun:
         self._pod = OwnPod()
         self._stop = threading.Event()
         self._parent = os.getppid()
-        self._sink: ExactlyOnceSink | Upserts | None = None
+        self._failed = NO_SINK  # the sink that a failure is of
+        self._sinks: dict[str, ExactlyOnceSink | Upserts] = {}  # by query
 
     def stop(self, *_: Any) -> None:
         self._stop.set()
@@ -92,20 +95,21 @@ class JobRun:
                 return self._batch(spark, partitions)
             return self._streaming(spark, partitions)
         except write.SinkError as error:
-            self._report(state="Failed", field="spec.sink.topic", message=str(error))
+            self._report(state="Failed", field=error.field, message=str(error))
             return FAILED
         except (StreamingQueryException, PySparkException, Py4JJavaError) as error:
-            topic = self.job.spec.sink.topic
-            field, message = explain_failure(str(error), topic.name if topic is not None else "")
+            field, message = explain_failure(str(error), self._failed)
             self._report(state="Failed", field=field, message=message)
             return FAILED
 
     def _batch(self, spark: SparkSession, partitions: Partitions) -> int:
         self._report(state="Running")
-        frame, letters = build(spark, self.job, partitions)
+        frames, letters, _ = build(spark, self.job, partitions)
         if letters is not None:  # first, so that a failure below does not lose them
             write.write_dead_letters(self.job, letters)
-        write.write_batch(self.job, frame)
+        for output, frame in frames:
+            self._failed = output
+            write.write_batch(self.job, output, frame)
         self._report(state="Completed")
         return DONE
 
@@ -120,31 +124,43 @@ class JobRun:
         """Until they end by themselves or are stopped: by a signal, or because the credentials of
         a user changed. Returns whether they were stopped."""
         credentials = self._revisions()  # first: a later change is noticed
-        frame, letters = build(spark, self.job, partitions)
+        frames, letters, lookups = build(spark, self.job, partitions)
         files = Store(spark)
         identity = guard(files, self.job)
-        at = self.job.checkpoint_location
-        self._sink = write.batch_sink(self.job, frame, files, identity)
-        queries = {write.MAIN: write.start(self.job, frame, at, self._sink)}
+        self._sinks = {}
+        for output, frame in frames:  # all before the first query: one that is refused stops all
+            sink = write.batch_sink(self.job, output, frame, files, identity)
+            if sink is not None:
+                self._sinks[output.query] = sink
+        queries: dict[str, StreamingQuery] = {}
+        lookups.refresh(time.monotonic())
         try:
+            for output, frame in frames:
+                batches = self._sinks.get(output.query)
+                queries[output.query] = write.start(self.job, output, frame, batches)
             if letters is not None:
-                queries[write.DEAD_LETTER] = write.start_dead_letters(self.job, letters, at)
+                queries[DEAD_LETTER] = write.start_dead_letters(self.job, letters)
             self._report(state="Running")
-            self._follow(queries, credentials)
+            self._follow(queries, credentials, lookups)
             self._poll(queries)
         finally:
             active = [q for q in queries.values() if q.isActive]
             for query in active:
                 query.stop()
-        for query in queries.values():
+            lookups.close()
+        for name, query in queries.items():
             if (failure := query.exception()) is not None and query not in active:
+                self._failed = next((o for o, _ in frames if o.query == name), NO_SINK)
                 raise failure
         return bool(active)
 
-    def _follow(self, queries: dict[str, StreamingQuery], credentials: dict[str, int]) -> None:
+    def _follow(
+        self, queries: dict[str, StreamingQuery], credentials: dict[str, int], lookups: Lookups
+    ) -> None:
         while not self._stop.wait(POLL_S) and any(q.isActive for q in queries.values()):
             self._end_with_parent()
             self._poll(queries)
+            lookups.refresh(time.monotonic())
             if any(q.exception() is not None for q in queries.values()):
                 return
             now = self._revisions()
@@ -178,9 +194,9 @@ class JobRun:
                 before = known.get(name)
                 if before is None or document["timestamp"] > before.checkpoint:
                     known[name] = progress(document, before)
-        if self._sink is not None and write.MAIN in known:  # Spark does not count what it writes
-            rows_out = self._sink.rows_out
-            known[write.MAIN] = msgspec.structs.replace(known[write.MAIN], rows_out=rows_out)
+        for name, sink in self._sinks.items():  # Spark does not count what they write
+            if name in known:
+                known[name] = msgspec.structs.replace(known[name], rows_out=sink.rows_out)
         if known != self.status.queries:
             self._report(queries=known)
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.lookups import Lookup
 from odradek_api.pipeline.samples import SampleTest
 from odradek_api.pipeline.sources import Source
 from odradek_spark.schemas import columns
@@ -62,6 +63,10 @@ def _result(spark: SparkSession, job: Job, number: int, test: SampleTest) -> Dat
         views[source.name] = watermark_and_dedup(
             f"spec.sources[{n}]", frame, source.watermark, source.dedup
         )
+    for n, lookup in enumerate(job.spec.lookups):
+        at = f"spec.tests[{number}].rows.{lookup.name}"
+        schema = _lookup_schema(n, lookup)
+        views[lookup.name] = _frame(spark, at, test.rows.get(lookup.name, []), schema)
     return run_steps(spark, job.spec.steps, views, Path(job.directory))
 
 
@@ -79,6 +84,13 @@ def _schema(number: int, source: Source) -> StructType:
     if source.tombstones:
         own += ", _deleted BOOLEAN"
     return StructType([*columns(f"{at}.format.schema", text), *StructType.fromDDL(own)])
+
+
+def _lookup_schema(number: int, lookup: Lookup) -> StructType:
+    if lookup.topic is None:
+        message = "tests need its columns, and only a topic's are in the manifest"
+        raise SpecError(f"spec.lookups[{number}]", message)
+    return _schema(number, Source(topics=[lookup.topic.name], format=lookup.topic.format))
 
 
 def _frame(spark: SparkSession, at: str, rows: Rows, schema: StructType) -> DataFrame:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from odradek_api.base import settings_text
+from odradek_api.pipeline.outputs import outputs
 from odradek_spark.session.class_archive import JAVA_OPTIONS, archive_options
 from odradek_spark.session.jars import jars
 
@@ -79,9 +80,12 @@ def settings(
 
 def settings_of(job: Job) -> dict[str, object]:
     """The job's own settings, with those of Delta Lake if it reads or writes such a table."""
-    table = job.spec.sink.table
+    tables = [output.sink.table for output in outputs(job.spec)]
     delta = any(source.table is not None for source in job.spec.sources)
-    delta = delta or (table is not None and table.format == "delta")
+    delta = delta or any(
+        one.table is not None and one.table.format == "delta" for one in job.spec.lookups
+    )
+    delta = delta or any(table is not None and table.format == "delta" for table in tables)
     return {**(DELTA if delta or job.spec.sdp else {}), **job.spec.spark_conf}
 
 

@@ -6,6 +6,7 @@ mark: an offset that is committed in the same transaction. So the records are vi
 if the mark says so, and a part that is run again finds the mark and writes nothing.
 
     transactional.id = group = odradek.<namespace>.<pipeline>.<writer>
+                               odradek.<namespace>.<pipeline>._<sink>.<writer> of one of several
     offset of partition 0 of the sink's topic in that group: batch + 1
     its metadata: {"batch": 17, "checkpoint": "8f…", "driver": "c2…", "input": "9a…"}
 
@@ -19,6 +20,8 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+
+from odradek_api.pipeline.outputs import MAIN
 
 WRITERS = 4
 TAKEN_OVER = "another driver of this pipeline has started and writes its sink; this one must end"
@@ -74,8 +77,10 @@ def decode(text: str | None) -> Mark | None:
         return None
 
 
-def prefix(namespace: str, pipeline: str) -> str:
-    return f"odradek.{namespace}.{pipeline}."
+def prefix(namespace: str, pipeline: str, query: str = MAIN) -> str:
+    """No pipeline's name contains an underscore, so no other pipeline has this prefix."""
+    of_sink = "" if query == MAIN else f"_{query}."
+    return f"odradek.{namespace}.{pipeline}.{of_sink}"
 
 
 def take_over(mark: Mark | None, checkpoint: Checkpoint, driver: str) -> Mark:

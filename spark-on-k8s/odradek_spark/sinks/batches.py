@@ -3,7 +3,8 @@
 The number of writers of a batch must not change while it is in flight, because a part that was
 written has to be the same part when the batch is repeated. It is in the checkpoint:
 
-    <checkpoint>/odradek-writers.json    {"writers": 4}
+    <checkpoint>/odradek-writers.json            {"writers": 4}
+    <checkpoint>/odradek-writers-<sink>.json     of one of several sinks
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.outputs import MAIN, Output
 from odradek_spark import credentials
 from odradek_spark.config import librdkafka_config
 from odradek_spark.sinks.batch_marks import (
@@ -31,7 +33,7 @@ from odradek_spark.sinks.batch_marks import (
 )
 from odradek_spark.sinks.exactly_once import Target, claim, write_part
 
-WRITERS_FILE = "odradek-writers.json"
+WRITERS_FILE = "odradek-writers"
 
 
 class CheckpointFiles(Protocol):
@@ -43,13 +45,14 @@ class CheckpointFiles(Protocol):
 class ExactlyOnceSink:
     """Called by foreachBatch, one batch after the other."""
 
-    def __init__(self, job: Job, files: CheckpointFiles, query: str, identity: str) -> None:
+    def __init__(self, job: Job, files: CheckpointFiles, output: Output, identity: str) -> None:
         self.rows_out = 0  # written by this driver
         self._files, self._identity = files, identity
-        self._at = f"{job.checkpoint_location}/{query}"
-        self._record = f"{job.checkpoint_location}/{WRITERS_FILE}"
+        self._at = f"{job.checkpoint_location}/{output.query}"
+        name = "" if output.query == MAIN else f"-{output.query}"
+        self._record = f"{job.checkpoint_location}/{WRITERS_FILE}{name}.json"
         self._driver = uuid.uuid4().hex
-        self._target = _target(job)
+        self._target = _target(job, output)
         self._writers = 0  # set by start
         self._repeated: tuple[int, int] | None = None  # batch in flight, its writers
 
@@ -113,17 +116,17 @@ def split(frame: DataFrame, writers: int) -> DataFrame:
     return frame.repartition(writers, f.coalesce(f.col("key"), f.col("value")))
 
 
-def writers_of(job: Job, frame: DataFrame) -> int:
+def writers_of(job: Job, output: Output, frame: DataFrame) -> int:
     """Refuses several writers for rows that may differ when a batch is repeated."""
-    assert job.spec.sink.topic is not None
-    given = job.spec.sink.topic.writers
+    assert output.sink.topic is not None
+    given = output.sink.topic.writers
     why = _differs(job, frame)
     if why and (given or 1) > 1:
         message = (
             f"{why} a repeated batch may differ, and parts of both would be written: set 1, which "
             "writes each batch in one transaction"
         )
-        raise SpecError("spec.sink.topic.writers", message)
+        raise SpecError(f"spec.{output.at}.topic.writers", message)
     return given or (1 if why else WRITERS)
 
 
@@ -132,6 +135,8 @@ def _differs(job: Job, frame: DataFrame) -> str:
     if not plan.deterministic():
         return "the steps use a function such as rand() or uuid():"
     spec = job.spec
+    if spec.lookups:
+        return "the rows of lookups change:"
     if any(
         d is not None for d in [*(s.dedup for s in spec.sources), *(s.dedup for s in spec.steps)]
     ):
@@ -139,15 +144,24 @@ def _differs(job: Job, frame: DataFrame) -> str:
     return ""
 
 
-def _target(job: Job) -> Target:
-    sink = job.spec.sink
+def _target(job: Job, output: Output) -> Target:
+    sink = output.sink
     assert sink.topic is not None
-    config = librdkafka_config(job, "sink", sink.cluster, sink.kafka, sink.user)
-    directory = job.user_directory("sink", sink.user)
-    if directory:  # executors read the credentials themselves: they are not sent there
-        secret = credentials.librdkafka("sink", directory)
+    config, directory = executors_config(job, output)
+    own = prefix(job.namespace, job.name, output.query)
+    return Target(config, directory, sink.topic.name, own)
+
+
+def executors_config(job: Job, output: Output) -> tuple[dict[str, str], str]:
+    """Settings for clients in executors, and the directory where these find the credentials:
+    they read them themselves, so that they are not sent there."""
+    sink = output.sink
+    config = librdkafka_config(job, output.at, sink.cluster, sink.kafka, sink.user)
+    directory = job.user_directory(output.at, sink.user)
+    if directory:
+        secret = credentials.librdkafka(output.at, directory)
         config = {n: v for n, v in config.items() if n == "bootstrap.servers" or n not in secret}
-    return Target(config, directory, sink.topic.name, prefix(job.namespace, job.name))
+    return config, directory
 
 
 def _task(target: Target, part: Part, written: Any, rows: Iterable[Any]) -> None:

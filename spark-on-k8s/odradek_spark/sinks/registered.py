@@ -24,12 +24,12 @@ from odradek_spark.registries import Settings, SinkRegistryError
 Encode = Callable[[Column], Column]  # a struct of the row's columns → bytes
 
 
-def encoding(sink: TopicSink) -> Encode | None:
-    """None: without a registry."""
+def encoding(at: str, sink: TopicSink) -> Encode | None:
+    """None: without a registry. `at`: the field of the sink."""
     if sink.registry is None:
         return None
     settings = Settings.of(sink.registry)
-    at = "spec.sink.topic"
+    at = f"{at}.topic"
     subject = sink.subject or f"{sink.name}-value"
     try:
         newest = registries.client(settings).latest(subject)

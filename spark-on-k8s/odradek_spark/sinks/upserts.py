@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.outputs import Output
 from odradek_spark.schemas import first_line
 
 ORDER, DELETED = "__order", "__deleted"
@@ -30,10 +31,10 @@ class Names(Protocol):
 class Upserts:
     """Called by foreachBatch, one batch after the other."""
 
-    def __init__(self, job: Job, identity: str) -> None:
-        assert job.spec.sink.table is not None
+    def __init__(self, job: Job, output: Output, identity: str) -> None:
+        assert output.sink.table is not None
         self.rows_out = 0  # inserted, replaced and deleted by this driver
-        self._table = job.spec.sink.table
+        self._table = output.sink.table
         self._path = job.path(self._table.path)
         self._identity = identity
 
@@ -76,14 +77,14 @@ def last_of(frame: DataFrame, key: list[str]) -> DataFrame:
     return numbered.where("__number = 1").drop("__number")
 
 
-def with_order(job: Job, frame: DataFrame, kept: list[str]) -> DataFrame:
+def with_order(output: Output, frame: DataFrame, kept: list[str]) -> DataFrame:
     """The columns of the table, and two for the MERGE."""
-    table = job.spec.sink.table
+    table = output.sink.table
     assert table is not None
     made: list[Any] = [_quoted(name) for name in kept]
     deleted = f"coalesce({table.delete_when or 'false'}, false)"
     for field, text, name in (("order", table.order, ORDER), ("deleteWhen", deleted, DELETED)):
-        at = f"spec.sink.table.{field}"
+        at = f"spec.{output.at}.table.{field}"
         try:
             frame.select(f.expr(text))
         except PySparkException as error:

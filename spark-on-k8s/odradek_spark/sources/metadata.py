@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek_api.pipeline.common import UserRef
 from odradek_api.pipeline.job import Job, NotReadyError, SpecError
+from odradek_api.pipeline.outputs import outputs
 from odradek_api.pipeline.sources import Source
 from odradek_spark.config import librdkafka_config
 from odradek_spark.credentials import granting
@@ -60,22 +61,41 @@ def source_partitions(job: Job, number: int) -> dict[str, int]:
     return {name: existing[name] for name in source.topics}
 
 
-def sink_topics(job: Job, partitions: Mapping[str, int]) -> None:
-    """Requires the sink's and the dead-letter topic; creates the topics of a mirror."""
-    sink = job.spec.sink
-    given = sink.kafka.bootstrap_servers or sink.cluster
+def lookup_topics(job: Job) -> None:
+    """Requires the topics of lookups."""
+    for number, lookup in enumerate(job.spec.lookups):
+        if lookup.topic is None:
+            continue
+        at = f"lookups[{number}]"
+        config = librdkafka_config(job, at, lookup.cluster, lookup.kafka, lookup.user)
+        given = lookup.kafka.bootstrap_servers or lookup.cluster
+        existing = topics_of(config, cluster_field(at, given, job.spec.kafka.bootstrap_servers))
+        needs = _needs(lookup.user or job.spec.user, "read")
+        require(f"spec.{at}.topic.name", lookup.topic.name, existing, config, needs)
+
+
+def sink_topics(job: Job, partitions: Sequence[Mapping[str, int]]) -> None:
+    """Requires the topics of sinks and of dead letters; creates the topics of mirrors.
+
+    `partitions`: of the topics of each source.
+    """
     own = job.spec.kafka.bootstrap_servers
-    if sink.topic is not None or sink.mirror is not None:
-        config = librdkafka_config(job, "sink", sink.cluster, sink.kafka, sink.user)
-        existing = topics_of(config, cluster_field("sink", given, own))
+    for output in outputs(job.spec):
+        sink, at = output.sink, f"spec.{output.at}"
+        if sink.topic is None and sink.mirror is None:
+            continue
+        config = librdkafka_config(job, output.at, sink.cluster, sink.kafka, sink.user)
+        given = sink.kafka.bootstrap_servers or sink.cluster
+        existing = topics_of(config, cluster_field(output.at, given, own))
         if sink.topic is not None:
-            user = sink.user or job.spec.user
-            require(
-                "spec.sink.topic.name", sink.topic.name, existing, config, _needs(user, "write")
-            )
+            needs = _needs(sink.user or job.spec.user, "write")
+            require(f"{at}.topic.name", sink.topic.name, existing, config, needs)
         if sink.mirror is not None:
-            wanted = {f"{sink.mirror.prefix}{name}": n for name, n in partitions.items()}
-            _mirror_topics(config, wanted, existing, create=sink.mirror.create_topics)
+            read = [found for source, found in zip(job.spec.sources, partitions, strict=True)
+                    if output.view in ("", source.name)]  # fmt: skip
+            wanted = {f"{sink.mirror.prefix}{name}": n for one in read for name, n in one.items()}
+            _mirror_topics(f"{at}.mirror", config, wanted, existing,
+                           create=sink.mirror.create_topics)  # fmt: skip
     if job.spec.dead_letter is not None:
         config = librdkafka_config(job, "deadLetter", None, job.spec.kafka)
         existing = topics_of(config, cluster_field("deadLetter", None, own))
@@ -119,6 +139,7 @@ def _check_offsets(at: str, source: Source, existing: Mapping[str, int]) -> None
 
 
 def _mirror_topics(
+    at: str,
     config: Mapping[str, str],
     wanted: Mapping[str, int],
     existing: Mapping[str, int],
@@ -127,13 +148,13 @@ def _mirror_topics(
 ) -> None:
     missing = {name: n for name, n in wanted.items() if name not in existing}
     if missing and not create:
-        require("spec.sink.mirror", next(iter(missing)), existing, config)
+        require(at, next(iter(missing)), existing, config)
     for name, n in wanted.items():
         if name in existing and existing[name] < n:
             message = (
                 f"topic {name} has {existing[name]} partitions in the target cluster, {n} needed"
             )
-            raise SpecError("spec.sink.mirror", message)
+            raise SpecError(at, message)
     if not missing:
         return
     admin = AdminClient(dict(config))
@@ -145,5 +166,5 @@ def _mirror_topics(
             message = f"topic {name} cannot be created: {error}"
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 message += f"; {granting(name, 'create, write')}"
-                raise NotReadyError("spec.sink.mirror", message) from None
-            raise SpecError("spec.sink.mirror", message) from None
+                raise NotReadyError(at, message) from None
+            raise SpecError(at, message) from None

@@ -10,8 +10,7 @@ from odradek_api.pipeline.rules import timestamp_ms
 from odradek_api.pipeline.sources import Files, Source
 
 # A rolling restart moves leaders for seconds; the connector's default retries take 30 ms.
-FETCH_OFFSET_RETRIES = "60"
-FETCH_OFFSET_INTERVAL_MS = "1000"
+FETCH_OFFSETS = {"fetchOffset.numRetries": "60", "fetchOffset.retryIntervalMs": "1000"}
 EARLIEST, LATEST = -2, -1
 
 
@@ -20,8 +19,7 @@ def kafka_options(source: Source, partitions: Mapping[str, int], *, batch: bool)
     options = {
         "failOnDataLoss": "true" if source.fail_on_data_loss else "false",
         "includeHeaders": "true",
-        "fetchOffset.numRetries": FETCH_OFFSET_RETRIES,
-        "fetchOffset.retryIntervalMs": FETCH_OFFSET_INTERVAL_MS,
+        **FETCH_OFFSETS,
     }
     if source.topics:
         options["subscribe"] = ",".join(source.topics)

@@ -71,8 +71,8 @@ def good(parsed: DataFrame) -> DataFrame:
     return _public(parsed.where(f.col(REASON).isNull()))
 
 
-def good_or_fail(parsed: DataFrame) -> DataFrame:
-    """The first record that cannot be parsed fails the query; the error names it."""
+def good_or_fail(parsed: DataFrame, of: str = "") -> DataFrame:
+    """The first record that cannot be parsed fails the query; the error names it, after `of`."""
     where = [f.lit("a record cannot be parsed: "), f.col(REASON)]
     if "_offset" in parsed.columns:
         where = [f.col("_topic"), f.lit("-"), f.col("_partition").cast("string"),
@@ -80,7 +80,7 @@ def good_or_fail(parsed: DataFrame) -> DataFrame:
                  f.lit(" cannot be parsed: "), f.col(REASON)]  # fmt: skip
     elif "_file" in parsed.columns:
         where = [f.lit("a line of "), f.col("_file"), f.lit(" cannot be parsed: "), f.col(REASON)]
-    fail = f.raise_error(f.concat(f.lit("ODRADEK "), *where)).cast("boolean")
+    fail = f.raise_error(f.concat(f.lit(f"ODRADEK {of}"), *where)).cast("boolean")
     passes = f.when(f.col(REASON).isNull(), f.lit(True)).otherwise(fail)
     return _public(parsed.where(passes))
 

@@ -19,15 +19,19 @@ ID_HEADER = "odradek.id"
 
 
 def to_records(
-    frame: DataFrame, sink: TopicSink, encode: Callable[[Column], Column] | None = None
+    at: str,
+    frame: DataFrame,
+    sink: TopicSink,
+    encode: Callable[[Column], Column] | None = None,
 ) -> DataFrame:
-    """`encode` makes values of rows instead of `sink.value`, for a schema registry.
+    """`at`: the field of the sink. `encode` makes values of rows instead of `sink.value`, for a
+    schema registry.
 
     Columns with an underscore prefix describe the record's origin and are not written.
     """
-    at = "spec.sink.topic"
+    at = f"{at}.topic"
     columns = [_expression(f"{at}.key", frame, sink.key).alias("key")]
-    columns.append(_value(frame, sink, encode).cast("binary").alias("value"))
+    columns.append(_value(at, frame, sink, encode).cast("binary").alias("value"))
     if sink.id is not None:
         identity = _expression(f"{at}.id", frame, sink.id)
         columns.append(f.array(_header(ID_HEADER, identity)).alias("headers"))
@@ -60,11 +64,13 @@ def public(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if not name.startswith("_")]
 
 
-def _value(frame: DataFrame, sink: TopicSink, encode: Callable[[Column], Column] | None) -> Column:
+def _value(
+    at: str, frame: DataFrame, sink: TopicSink, encode: Callable[[Column], Column] | None
+) -> Column:
     if sink.value == "raw":
         if "value" not in frame.columns:
             message = f"raw needs a column named value; there is only {', '.join(frame.columns)}"
-            raise SpecError("spec.sink.topic.value", message)
+            raise SpecError(f"{at}.value", message)
         return f.col("value")
     names = public(frame)
     if not names:
