@@ -39,7 +39,7 @@ HELM = "v3.19.0"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 SPARK_OPERATOR = "v2.3.0"  # kubeflow's; later versions are not served as Go modules
 CERT_MANAGER_MODULE = "github.com/cert-manager/cert-manager"
-CERT_MANAGER = "v1.19.6"  # the one with the client-go of this Kubernetes, so the build is short
+CERT_MANAGER = "v1.19.4"  # the one with the client-go of this Kubernetes, so the build is short
 
 # Where Kubernetes publishes its releases. It has neither etcd nor Helm.
 RELEASES = "https://dl.k8s.io/release"
