@@ -59,10 +59,8 @@ def anonymous(address: str) -> dict[str, str]:
 
 
 def writer(local: Local, topic: str, login: dict[str, str]) -> Load:
-    """With Apache Kafka one request at a time: with more, a request that a new leader refuses may
-    be overtaken by the next one. librdkafka then sends both again under a new producer epoch, under
-    which a leader cannot recognise the first; any roll shows that on a machine that is very busy.
-    """
+    """With Apache Kafka one request at a time: with more, librdkafka duplicates records in any roll
+    of a busy machine (broker_tests/cluster/test_producer_epochs.py shows how)."""
     in_flight = 1 if local.spec.get("engine") == "apache" else 5
     settings = {"max.in.flight.requests.per.connection": in_flight}
     return Load(local, topic, partitions=6, per_second=100, settings=settings, security=login)
