@@ -18,6 +18,8 @@ ITEMS_MAX: Final = 100_000
 # The same in an answer, from a broker that its client chose: the metadata of a partition with three
 # replicas has seven items, so this is enough for 280,000 of them.
 ANSWER_ITEMS_MAX: Final = 2_000_000
+# Bytes of a string, as in Kafka; a compact string could be longer: a group id of 100 MB.
+STRING_BYTES_MAX: Final = 0x7FFF
 # Tagged fields of one structure. Messages define four at most; millions of unknown ones would
 # keep the event loop busy.
 TAGGED_FIELDS_MAX: Final = 100
@@ -37,7 +39,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def text(buf: Buffer, at: int, length: int) -> str:
-    if length < 0 or at + length > len(buf):
+    if length < 0 or length > STRING_BYTES_MAX or at + length > len(buf):
         raise DecodeError(f"string of {length} bytes in {len(buf) - at} bytes")
     if isinstance(buf, bytes):
         return buf[at : at + length].decode()

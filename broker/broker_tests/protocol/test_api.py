@@ -18,6 +18,7 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages import api, generate
 from odradek_protocol.messages.api import DecodeError, Struct
 from odradek_protocol.messages.kio_table import APIS
+from odradek_protocol.messages.produce import decode_produce
 from odradek_protocol.messages.schema import Kind
 
 KINDS = [("request", api.decode_request, api.encode_request),
@@ -116,6 +117,34 @@ def test_the_items_of_all_arrays_together_are_bounded() -> None:
     body = b"\x81\x80\x40" + b"\x02a\0" * 0x100000  # Metadata 9: 2**20 topics named "a"
     with pytest.raises(DecodeError, match="more items than are allowed"):
         api.decode_request(3, 9, body)
+
+
+@pytest.mark.parametrize("api_key", [0, 10, 18])  # Produce has a reader of its own
+def test_a_string_is_as_long_as_in_kafka_at_most(api_key: int) -> None:
+    """The attack: a group id of 100 MB, which stays in the memory."""
+    version = {0: 9, 10: 6, 18: 4}[api_key]
+
+    def frame(size: int) -> bytes:
+        text = "a" * size
+        return api.encode_request(
+            api_key,
+            version,
+            {
+                0: Struct(transactional_id=text, acks=1, timeout=1, topic_data=[]),
+                10: Struct(key_type=0, coordinator_keys=[text]),
+                18: Struct(client_software_name=text, client_software_version="1"),
+            }[api_key],
+        )
+
+    def read(data: bytes) -> None:
+        if api_key == 0:
+            decode_produce(version, data, 0)
+        else:
+            api.decode_request(api_key, version, data)
+
+    read(frame(0x7FFF))
+    with pytest.raises(DecodeError, match="string of 32768 bytes"):
+        read(frame(0x8000))
 
 
 def test_an_answer_may_describe_a_large_cluster() -> None:

@@ -22,6 +22,9 @@ VERSIONS = range(0, 5)
 # The pattern of what Kafka accepts as a client's name and version (KIP-511).
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
+# Kept as long as the connection, which need not have logged in.
+SOFTWARE_LENGTH_MAX = 255
+
 KRAFT_VERSION_FEATURE = "kraft.version"
 # Older versions have no way to say that a feature may be disabled (min_version 0).
 ZERO_MIN_SINCE = 4
@@ -42,7 +45,8 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     ):
         return Struct(error_code=ErrorCode.invalid_request)
     if ctx.api_version >= 3:
-        ctx.set_client_software(request.client_software_name, request.client_software_version)
+        name, version = request.client_software_name, request.client_software_version
+        ctx.set_client_software(name[:SOFTWARE_LENGTH_MAX], version[:SOFTWARE_LENGTH_MAX])
     image = ctx.broker.metadata.image
     levels = {**image.features, KRAFT_VERSION_FEATURE: KRAFT_VERSION}
     return Struct(

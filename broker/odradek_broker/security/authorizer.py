@@ -38,7 +38,7 @@ logger = logging.getLogger("kafka.authorizer.logger")  # the name under which Ka
 # them. A client that invents principals or names must not fill the memory; past the limit all are
 # forgotten. Longer names than topics can have are not remembered: ids of groups may have 32 KB.
 SESSIONS_MAX: Final = 10_000
-NAMES_MAX: Final = 200_000
+NAMES_MAX: Final = 500_000  # some 100 bytes each, and the names that clients invented
 NAME_LENGTH_MAX: Final = 249
 # Log lines about denials for one request: a line costs as much as ten decisions, and a request may
 # name 100,000 resources.
@@ -92,6 +92,7 @@ class Authorizer:
         self._sessions: dict[tuple[Client, AclOperation, AclResource], Decisions] = {}
         self._by_type: dict[tuple[Client, AclOperation, AclResource], bool] = {}
         self._names = 0  # remembered, in all sessions
+        self._by_acl: dict[Acl, AccessDecision] = {}  # one for all names that an entry decides
         self.is_ready = False
         self.version = 0  # decisions of another version are stale
 
@@ -157,6 +158,7 @@ class Authorizer:
         self._sessions.clear()
         self._by_type.clear()
         self._names = 0
+        self._by_acl.clear()
 
     # -- decisions ----------------------------------------------------------------------------
 
@@ -196,15 +198,22 @@ class Authorizer:
                         continue
                     if acl.permission is AclPermission.DENY:
                         if acl.operation in (operation, AclOperation.ALL):
-                            return AccessDecision(allowed=False, rule=f"MatchingAcl(acl={acl})")
+                            return self._decided_by(acl)
                     elif (
                         acl.operation in (operation, AclOperation.ALL)
                         or acl.operation in implied_by
                     ):
                         allowed_by = acl
         if allowed_by is not None:
-            return AccessDecision(allowed=True, rule=f"MatchingAcl(acl={allowed_by})")
+            return self._decided_by(allowed_by)
         return DEFAULT_DENY if patterns else self._no_acl
+
+    def _decided_by(self, acl: Acl) -> AccessDecision:
+        known = self._by_acl.get(acl)
+        if known is None:
+            allowed = acl.permission is AclPermission.ALLOW
+            known = self._by_acl[acl] = AccessDecision(allowed, f"MatchingAcl(acl={acl})")
+        return known
 
     def _patterns_of(self, type_: AclResource, name: str) -> list[dict[str, list[Acl]]]:
         """The entries of every pattern that applies to the resource."""

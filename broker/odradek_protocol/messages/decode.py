@@ -17,7 +17,7 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages.schema import MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import Struct
-from odradek_protocol.primitives import tagged_fields
+from odradek_protocol.primitives import STRING_BYTES_MAX, tagged_fields
 from odradek_protocol.varint import Buffer, read_uvarint
 
 Read = Callable[[Buffer, int, list[int]], tuple[Any, int]]
@@ -145,7 +145,7 @@ def _variable(kafka_type: str, flexible: bool, nullable: bool) -> Read:
             if not nullable:
                 raise DecodeError(f"null for a {kafka_type} that may not be null")
             return None, at
-        if end > len(buf):
+        if end > len(buf) or (is_string and length > STRING_BYTES_MAX):
             raise DecodeError(f"{kafka_type} of {length} bytes in {len(buf) - at} bytes")
         return (str(buf[at:end], "utf-8") if is_string else bytes(buf[at:end])), end
 

@@ -122,6 +122,8 @@ def reason_for(met: Met) -> str | None:
         return "Kafka's text is the Java object of the request; ours: Cluster authorization failed."
     if met.api == "describe_groups" and (theirs, met.difference.embedded) == ("Empty", "Dead"):
         return EMPTY_GROUP
+    if met.api == "delete_groups" and (theirs, str(met.difference.embedded)) == ("0", "69"):
+        return EMPTY_GROUP  # which Kafka then deletes; ours: GROUP_ID_NOT_FOUND
     if met.api == "consumer_group_describe" and met.difference.field == "groups[].error_message":
         pair = (
             NO_CONSUMER_GROUP.fullmatch(theirs),
