@@ -30,7 +30,7 @@ JAR = "ODRADEK_SCHEMA_REGISTRY_JAR"  # environment: apicurio-registry-app-…-ru
 HOST = "127.0.0.1"
 PORT_MAX = 65_535
 API = "/apis/ccompat/v7"  # Confluent's REST API
-READY_PATH = "/apis/registry/v3/system/info"
+READY_PATH = "/health/ready"  # not before it has read its topics
 PORT = "quarkus.http.port"
 NO_ID = -1  # it is no node of the cluster
 
