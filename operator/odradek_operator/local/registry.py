@@ -4,7 +4,7 @@ The annotation `odradek.dev/local-schema-registry: "8081"` of a KafkaCluster ask
 port. It starts when the cluster is ready and keeps its schemas in topics of the cluster; in its
 directory there is only
 
-    default.main/schema-registry/process.json, server.out
+    default.main/schema-registry/process.json, server.properties, server.out
 
 Like a broker it goes on when the runtime is killed, is found by the next one, and is started again
 when it ends by itself.
