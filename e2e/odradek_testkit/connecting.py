@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from odradek_cli.librdkafka import security_settings
 from odradek_cli.properties import read_properties
+from odradek_protocol.client import ClientSettings
+from odradek_protocol.client.security import SecuritySettings
 from odradek_protocol.security.contexts import client_context
 
 # librdkafka's names → the keywords of kafka-python and aiokafka.
@@ -64,6 +66,17 @@ def for_java(server: HasAddress) -> list[str]:
     path = client_config(server)
     config = [] if path is None else ["--command-config", str(path)]
     return ["--bootstrap-server", server.bootstrap, *config]
+
+
+def for_ours(server: HasAddress) -> ClientSettings:
+    """For the project's own client."""
+    return ClientSettings(security=SecuritySettings.from_properties(properties_of(server)))
+
+
+def settings_file(server: HasAddress) -> list[str]:
+    """The argument of our Java programs for TLS and the login."""
+    path = client_config(server)
+    return [] if path is None else [f"@{path}"]
 
 
 def for_kcat(server: HasAddress) -> list[str]:

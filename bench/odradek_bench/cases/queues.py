@@ -32,6 +32,9 @@ from odradek_testkit.engines import TOOLS_DIR, kafka_jars
 PARTITIONS = 12
 SIZE = 1024
 RELEASE_EVERY = 20
+# 100 members keep what they have fetched, up to some MB each, in a heap that they share.
+HEAP = "-Xmx2G"
+MANY, FEW = 200_000, 20_000
 RESULT = re.compile(
     r"records=(\d+) seconds=([\d.]+) redelivered=(\d+) p50=([\d.]+) p99=([\d.]+) duplicates=(\d+)"
 )
@@ -59,7 +62,7 @@ def program() -> str:
 
 def queue(bench: Bench, engine: str, *, consumers: int, release_every: int = 0) -> Sample:
     servers = bench.server(engine)
-    count = bench.size(full=200_000 if release_every == 0 else 20_000, smoke=2_000)
+    count = bench.size(full=FEW if release_every or consumers > 10 else MANY, smoke=2_000)
     pool = verify.payloads(bench.seed, SIZE)
     with bench.topic(servers, PARTITIONS) as topic:
         with KafkaClient(servers.bootstrap) as client:
@@ -67,7 +70,7 @@ def queue(bench: Bench, engine: str, *, consumers: int, release_every: int = 0) 
             alter_configs(client, ResourceType.GROUP, {topic: [earliest]})
         load.produce(servers.bootstrap, topic, pool, count, acks="1", partitions=PARTITIONS)
         logging = f"-Dlog4j2.configurationFile={TOOLS_DIR / 'log4j2.properties'}"
-        command = ["java", *TOOL_JVM, logging, "-cp", program(), "ShareLoad", topic, topic]
+        command = ["java", *TOOL_JVM, HEAP, logging, "-cp", program(), "ShareLoad", topic, topic]
         command += [servers.measured, str(consumers), str(count), str(release_every)]
         with Meter(servers.pids) as meter:
             done = subprocess.run(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from odradek_testkit.connecting import HasAddress
+from odradek_testkit.connecting import HasAddress, settings_file
 from odradek_testkit.engines import tool_command
 
 POLL_MS = 60_000  # far more than a member needs to join
@@ -25,7 +25,8 @@ class ShareMember:
     def __init__(self, broker: HasAddress, topic: str, group: str, **settings: str) -> None:
         names = {name.replace("_", "."): value for name, value in settings.items()}
         given = {"bootstrap.servers": broker.bootstrap, "group.id": group, **names}
-        command = tool_command("ShareMember", topic, *(f"{n}={v}" for n, v in given.items()))
+        words = [*(f"{n}={v}" for n, v in given.items()), *settings_file(broker)]
+        command = tool_command("ShareMember", topic, *words)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

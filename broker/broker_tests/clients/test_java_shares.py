@@ -11,6 +11,7 @@ import pytest
 
 from broker_tests.clients.share_member import Delivered, share_member
 from odradek_testkit.clients import create_topic, numbered, produce
+from odradek_testkit.connecting import for_java
 from odradek_testkit.engines import Server, engine, kafka_tool
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -46,14 +47,13 @@ def queue(server: Server, topic: str) -> str:
 
 def configure(server: Server, group: str, *settings: str) -> None:
     kafka_tool(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", server.bootstrap, "--alter",
-        "--entity-type", "groups", "--entity-name", group, "--add-config", ",".join(settings),
-        timeout_s=TOOL_S,
+        "kafka.admin.ConfigCommand", *for_java(server), "--alter", "--entity-type", "groups",
+        "--entity-name", group, "--add-config", ",".join(settings), timeout_s=TOOL_S,
     )  # fmt: skip
 
 
 def share_groups(server: Server, *args: str) -> str:
-    done = kafka_tool(GROUPS, "--bootstrap-server", server.bootstrap, *args, timeout_s=TOOL_S)
+    done = kafka_tool(GROUPS, *for_java(server), *args, timeout_s=TOOL_S)
     return done.stdout + done.stderr
 
 
@@ -214,7 +214,7 @@ def test_the_share_groups_tool(server: Server, queue: str) -> None:
 def test_the_console_share_consumer(server: Server, queue: str) -> None:
     produce(server, queue, numbered(10))
     done = kafka_tool(
-        CONSOLE, "--bootstrap-server", server.bootstrap, "--topic", queue, "--group", queue,
+        CONSOLE, *for_java(server), "--topic", queue, "--group", queue,
         "--max-messages", "10", "--timeout-ms", "60000", timeout_s=TOOL_S,
     )  # fmt: skip
     assert done.stdout.split() == [value.decode() for value in numbered(10)]

@@ -14,7 +14,7 @@ from broker_tests.group.streams.run import BEAT_MS, StreamsRun
 from odradek_protocol.client.admin.groups import describe_group, list_groups
 from odradek_protocol.client.kafka_client import KafkaClient
 from odradek_testkit.clients import consume, create_topic, produce, wait_until
-from odradek_testkit.connecting import for_java
+from odradek_testkit.connecting import for_java, for_ours, settings_file
 from odradek_testkit.engines import (
     JVM_FLAGS,
     TOOLS_DIR,
@@ -58,8 +58,14 @@ def tool(server: Server, *args: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A directory of the application, not of the server."""
+    return tmp_path
+
+
 def test_an_application_counts_words(
-    server: Server, topic: str, word_count: list[str], tmp_path: Path
+    server: Server, topic: str, word_count: list[str], files: Path
 ) -> None:
     """1. It counts, with two threads. 2. The tools show its group. 3. It ends; its group is reset
     and deleted."""
@@ -67,20 +73,21 @@ def test_an_application_counts_words(
     create_topic(server, source, partitions=2)
     create_topic(server, target)
     settings = ["group.protocol=streams", "replication.factor=1", "num.stream.threads=2"]
-    command = [*word_count, server.bootstrap, source, target, str(tmp_path / "state"), *settings]
-    with open(tmp_path / "log", "w") as log, subprocess.Popen(
+    settings += settings_file(server)
+    command = [*word_count, server.bootstrap, source, target, str(files / "state"), *settings]
+    with open(files / "log", "w") as log, subprocess.Popen(
         command, stdout=log, stderr=log
     ) as program:  # fmt: skip
         try:
             produce(server, source, [b"tea for two", b"two for tea"])
-            wait_until(lambda: "RUNNING" in (tmp_path / "log").read_text(), START_S)
+            wait_until(lambda: "RUNNING" in (files / "log").read_text(), START_S)
             counted = {m.key(): m.value() for m in consume(server, target, 6)}
             assert counted == {b"tea": b"2", b"for": b"2", b"two": b"2"}
             wait_until(lambda: "Stable" in tool(server, "--describe", "--group", group, "--state"))
             assert group in tool(server, "--list")
             members = tool(server, "--describe", "--group", group, "--members")
             assert len(re.findall(group + r"\s", members)) == 2, members
-            with KafkaClient(server.bootstrap) as client:
+            with KafkaClient(server.bootstrap, for_ours(server)) as client:
                 (listed,) = (one for one in list_groups(client) if one.group_id == group)
                 described = describe_group(client, group)
             assert (listed.type.lower(), listed.state) == ("streams", "Stable")
@@ -91,7 +98,7 @@ def test_an_application_counts_words(
         finally:
             program.terminate()
             code = program.wait(60)
-    assert code == 143, (tmp_path / "log").read_text()[-3000:]
+    assert code == 143, (files / "log").read_text()[-3000:]
     wait_until(lambda: "Empty" in tool(server, "--describe", "--group", group, "--state"))
     reset = tool(
         server, "--reset-offsets", "--group", group, "--to-earliest", "--all-input-topics",

@@ -24,6 +24,8 @@ INIT_PRODUCER_ID, TXN_OFFSET_COMMIT = 22, 28
 ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 METADATA, CLASSIC_GROUPS, DESCRIBE_CONFIGS, QUORUM, PRODUCERS = 3, 15, 32, 55, 61
 CREATE_ACLS, TOPIC_PARTITIONS, LIST_TRANSACTIONS = 30, 75, 66
+JOIN, LEAVE, OFFSET_DELETE = 11, 13, 47
+NULL = b"\xff\xff\xff\xff"  # no user data
 NOT_SAID = -(2**31)
 NOBODY = UUID(int=7)
 
@@ -96,6 +98,27 @@ def test_a_topic_without_a_name_has_no_offsets(asked: Client) -> None:
     found = ask(asked, OFFSET_FETCH, 5, group_id="x", topics=topics)
     assert found["error_code"] == 0
     assert [t["partitions"][0]["committed_offset"] for t in found["topics"]] == [-1, -1]
+
+
+def test_a_group_that_awaits_its_assignment_uses_the_topics_that_it_subscribes_to(
+    asked: Client,
+) -> None:
+    """JoinGroup is answered, SyncGroup not sent: ours once took all topics as subscribed."""
+    for group, subscribed, code in (("reads-a", b"a", 86), ("reads-b", b"b", 0)):
+        fields = {
+            "group_id": group,
+            "session_timeout": 30_000,
+            "rebalance_timeout": 30_000,
+            "protocol_type": "consumer",
+            "protocols": [Struct(name="range", metadata=b"\0\0\0\0\0\1\0\1" + subscribed + NULL)],
+        }
+        member = ask(asked, JOIN, 5, member_id="", **fields)["member_id"]
+        joined = ask(asked, JOIN, 5, member_id=member, **fields)
+        assert (joined["error_code"], joined["generation_id"]) == (0, 1)
+        wanted = [Struct(name="a", partitions=[Struct(partition_index=0)])]
+        deleted = ask(asked, OFFSET_DELETE, 0, group_id=group, topics=wanted)
+        assert deleted["topics"][0]["partitions"][0]["error_code"] == code
+        ask(asked, LEAVE, 1, group_id=group, member_id=member)
 
 
 def test_describe_quorum_of_other_partitions_is_refused_as_a_whole(asked: Client) -> None:

@@ -100,8 +100,6 @@ class ClassicGroup:
     def is_subscribed(self, topic: str) -> bool:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return not self.is_empty
-        if self.state is not GroupState.STABLE:
-            return not self.is_empty
         topics = self.subscribed_topics()
         return topics is None or topic in topics
 

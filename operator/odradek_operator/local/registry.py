@@ -4,7 +4,7 @@ The annotation `odradek.dev/local-schema-registry: "8081"` of a KafkaCluster ask
 port. It starts when the cluster is ready and keeps its schemas in topics of the cluster; in its
 directory there is only
 
-    default.main/schema-registry/process.json, server.out
+    default.main/schema-registry/process.json, server.properties, server.out
 
 Like a broker it goes on when the runtime is killed, is found by the next one, and is started again
 when it ends by itself.
@@ -30,7 +30,7 @@ JAR = "ODRADEK_SCHEMA_REGISTRY_JAR"  # environment: apicurio-registry-app-…-ru
 HOST = "127.0.0.1"
 PORT_MAX = 65_535
 API = "/apis/ccompat/v7"  # Confluent's REST API
-READY_PATH = "/apis/registry/v3/system/info"
+READY_PATH = "/health/ready"  # not before it has read its topics
 PORT = "quarkus.http.port"
 NO_ID = -1  # it is no node of the cluster
 

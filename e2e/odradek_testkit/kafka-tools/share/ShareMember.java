@@ -1,6 +1,8 @@
 // A KafkaShareConsumer that a test drives by lines on stdin; each command answers with one line.
 //
-//   java -cp 'jars/*' ShareMember.java topic bootstrap.servers=… group.id=… name=value…
+//   java -cp 'jars/*' ShareMember.java topic bootstrap.servers=… group.id=… name=value… @FILE
+//
+// @FILE has more settings: those of TLS and the login.
 //
 //   poll N MS         up to N records within MS: "records p-offset=value*deliveries …"
 //   accept|release|reject|renew P-OFFSET|all   of the records of the last poll
@@ -8,6 +10,7 @@
 //   close             closes the consumer and ends
 
 import java.io.BufferedReader;
+import java.io.FileReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.List;
@@ -25,6 +28,12 @@ public class ShareMember {
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();
         for (int i = 1; i < args.length; i++) {
+            if (args[i].startsWith("@")) {
+                try (FileReader file = new FileReader(args[i].substring(1))) {
+                    settings.load(file);
+                }
+                continue;
+            }
             String[] parts = args[i].split("=", 2);
             settings.put(parts[0], parts[1]);
         }

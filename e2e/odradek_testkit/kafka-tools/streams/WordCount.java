@@ -1,3 +1,4 @@
+import java.io.FileReader;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Properties;
@@ -9,7 +10,9 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts words with exactly_once_v2: java WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY NAME=VALUE…
+ * Counts words with exactly_once_v2: java WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY NAME=VALUE… @FILE
+ *
+ * @FILE has more settings: those of TLS and the login.
  *
  * Nothing is cached, so every word of the input becomes one record of the output: the n-th "tea" is
  * tea=n. A word that is lost or counted twice shows as a gap or a repetition there.
@@ -30,6 +33,12 @@ public class WordCount {
         config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
 
         for (int i = 4; i < args.length; i++) {
+            if (args[i].startsWith("@")) {
+                try (FileReader file = new FileReader(args[i].substring(1))) {
+                    config.load(file);
+                }
+                continue;
+            }
             String[] parts = args[i].split("=", 2);
             config.put(parts[0], parts[1]);
         }
