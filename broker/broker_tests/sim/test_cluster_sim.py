@@ -2,6 +2,7 @@
 are found."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
@@ -21,7 +22,7 @@ SEARCHED = 100
 
 def seed_with(request: str, times: int, *, known: int) -> int:
     """A seed that sends the request so often. The search begins at one that does, or did once."""
-    for seed in [known, *range(SEARCHED)]:
+    for seed in chain([known], range(SEARCHED)):
         trace = run_seed(seed, keep_trace=True).trace
         if sum(request in line for line in trace) >= times:
             return seed
