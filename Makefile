@@ -46,7 +46,7 @@ run: .venv/.stamp ## everything at once: six brokers in three racks, restarted u
 	@$(BIN)/odradek local demo
 
 test: ## run the quick tests: real brokers, real clients, Spark; needs neither Go nor containers
-	@$(MAKE) -s -j4 tools spark compile
+	@$(MAKE) -s -j4 tools spark compile .venv/.test-modules
 	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist loadfile
 
 test-kubernetes: ## run the tests with a real API server, whose programs are downloaded or built once
@@ -220,6 +220,12 @@ spark-jars: .venv/.stamp packages-java
 # Brokers run the compiled modules as long as the sources have not changed since.
 compile: .venv/.stamp packages ## compile the broker's hot path to C, which halves the CPU per request (once per change)
 	@$(BIN)/python broker/compile.py > /dev/null
+
+# pytest compiles the modules of tests in its own way and keeps the result: once here, not once in
+# each of its processes, which begin at the same time (10 s of CPU each).
+.venv/.test-modules: .venv/.stamp
+	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
+	@touch $@
 
 tools: .venv/.stamp packages jars ## install kcat, Java, Maven, gcc and Chromium, and fetch Apache Kafka
 

@@ -42,6 +42,18 @@ def test_a_tool_that_ends_the_jvm_is_named_and_the_next_one_runs() -> None:
     assert kafka_tool(f"{TOOLS}.TopicCommand", "--version").returncode == 0
 
 
+def test_threads_of_an_earlier_tool_print_nothing() -> None:
+    """1. A tool leaves a thread that prints every 5 ms; 2. of the next tools' output nothing is
+    from it: in a JVM of its own it would have ended."""
+    kafka_tool("LeavesAThread")
+    for _ in range(3):
+        listed = kafka_tool(
+            f"{TOOLS}.GetOffsetShell", "--bootstrap-server", "not a server", check=False
+        )
+        assert listed.stderr
+        assert "a thread that is left" not in listed.stdout + listed.stderr
+
+
 def test_classes_come_from_the_archive_if_there_is_one() -> None:
     """`make tools` makes it; with another class path Java would ignore it without a word."""
     words = tool_command(f"{TOOLS}.TopicCommand", "--version")

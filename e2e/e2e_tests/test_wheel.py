@@ -174,7 +174,6 @@ def test_the_wheel_has_every_module_of_ours_that_its_modules_import(tmp_path: Pa
                     assert there, f"{path.relative_to(staged)} imports {name}"
 
 
-@pytest.mark.long  # builds all of it a second time: 9 s of CPU
 def test_the_same_sources_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
     again = {path.name: path for path in wheel.build(tmp_path, compiled=False)}
     (pure,) = (built / wheel.PURE).iterdir()

@@ -62,15 +62,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SlowestFirst | None:
     if config.getvalue("dist") != "loadfile":
         return None
-    before = config.cache.get(CACHE_KEY, {}) if config.cache else {}
+    cache = getattr(config, "cache", None)  # not with -p no:cacheprovider
+    before = cache.get(CACHE_KEY, {}) if cache else {}
     config.pluginmanager.register(Seconds(before), CACHE_KEY)
     return SlowestFirst(config, log, before)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     measured = session.config.pluginmanager.get_plugin(CACHE_KEY)
-    if isinstance(measured, Seconds) and session.config.cache:
-        session.config.cache.set(CACHE_KEY, measured.all())
+    cache = getattr(session.config, "cache", None)
+    if isinstance(measured, Seconds) and cache:
+        cache.set(CACHE_KEY, measured.all())
 
 
 # Drivers of pipelines live for seconds: the cheap compiler saves half of their CPU.

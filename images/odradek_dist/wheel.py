@@ -183,9 +183,10 @@ def _reproducible(sdist: Path, target: Path) -> None:
 def _setuptools(what: str, directory: Path, target: Path, *options: str) -> None:
     given = f", {{'--build-option': {list(options)!r}}}" if options else ""
     # Owners and permissions are part of an archive; those of a checkout depend on its umask.
+    when = int(source_date())
     for path in directory.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-        os.utime(path, (int(source_date()),) * 2)
+        os.utime(path, (when, when))
     program = BUILD.format(what=what, options=given)
     _run(sys.executable, "-c", program, str(target.resolve()), cwd=directory)
 

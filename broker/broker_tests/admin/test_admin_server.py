@@ -120,9 +120,9 @@ def test_traffic_shows_in_the_metrics(broker: Server, topic: str) -> None:
     assert found["kafka_topic_partition_current_offset", partition] == 50
     assert found["kafka_topic_partition_oldest_offset", partition] == 0
     assert found["kafka_log_log_size", partition] > 5000
-    # librdkafka looks up the coordinator of its group, which creates the 50 internal partitions.
+    # Also those of other tests' topics, and of internal ones.
     hosted = sum(name == "kafka_topic_partition_leader" for name, _ in found)
-    assert hosted in (1, 51)
+    assert hosted >= 1
     assert found["kafka_server_replicamanager_partitioncount", labels()] == hosted
     assert found["kafka_server_replicamanager_leadercount", labels()] == hosted
     assert found["odradek_ready", labels()] == 1
@@ -142,11 +142,13 @@ def test_traffic_shows_in_the_metrics(broker: Server, topic: str) -> None:
 def test_request_times_add_up(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     produce(broker, topic, [b"x"])
+    before = samples(broker)
+    produce(broker, topic, [b"y"])
     found = samples(broker)
 
     def total_ms(phase: str) -> float:
-        key = f"kafka_network_requestmetrics_{phase.lower()}_all_sum"
-        return found[key, labels(request="Produce")]
+        key = f"kafka_network_requestmetrics_{phase.lower()}_all_sum", labels(request="Produce")
+        return found[key] - before[key]
 
     phases = ["RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs"]
     phases += ["ResponseQueueTimeMs", "ResponseSendTimeMs"]

@@ -32,7 +32,7 @@ TOOLS_DIR = Path(__file__).parents[1] / "kafka-tools"
 JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 # Programs of ours with Apache Kafka's clients.
-PROGRAMS = ("server/ToolServer.java", "share/ShareMember.java")
+PROGRAMS = ("server/ToolServer.java", "server/LeavesAThread.java", "share/ShareMember.java")
 CLIENTS, SERVER = "clients", "server"  # the programs that have an archive of classes
 
 

@@ -31,6 +31,7 @@ from odradek_testkit.launching import launcher
 API = "odradek.dev/v1alpha1"
 KEY = "default/main"
 DEADLINE_S = 90.0
+LOG_LINES = 5  # of each broker, where a test waits in vain
 
 
 Spawn: TypeAlias = Callable[[Sequence[str], Path], ChildProcess]
@@ -139,7 +140,14 @@ class Local:
     def words(self, report: Report) -> str:
         cluster = report.clusters.get(KEY)
         said = [*report.problems, *(cluster.plan + cluster.failures if cluster else [])]
-        return "\n".join(["not settled:", *said, "done so far:", *self.done])
+        printed = [
+            f"{log.parent.name}: {line}"
+            for log in sorted(self.state.glob("*/broker-*/server.out"))
+            for line in log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        ]
+        return "\n".join(
+            ["not settled:", *said, "done so far:", *self.done, "printed last:", *printed]
+        )
 
     def wait_until(
         self, condition: Callable[[], bool], what: str = "", deadline_s: float = DEADLINE_S

@@ -8,6 +8,7 @@ import java.io.EOFException;
 import java.io.FileDescriptor;
 import java.io.FileInputStream;
 import java.io.FileOutputStream;
+import java.io.IOException;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
@@ -24,6 +25,7 @@ import org.apache.kafka.common.utils.Exit;
  * Response: int exit code; int length and bytes: standard output; the same for standard error.
  *
  * A tool ends as it would in a JVM of its own: with its first exit code, after its shutdown hooks.
+ * Threads that it leaves running, such as those of a client that it did not close, print nothing.
  * The server ends when its standard input does.
  */
 public final class ToolServer {
@@ -34,6 +36,37 @@ public final class ToolServer {
         }
     }
 
+    /** Writes what the threads of one tool print, and drops what those of earlier tools do. */
+    private final class Printed extends OutputStream {
+        private final OutputStream to;
+
+        private Printed(OutputStream to) {
+            this.to = to;
+        }
+
+        @Override
+        public void write(int one) throws IOException {
+            if (isOfThisTool()) {
+                to.write(one);
+            }
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int count) throws IOException {
+            if (isOfThisTool()) {
+                to.write(bytes, from, count);
+            }
+        }
+    }
+
+    /** The group that the threads of a tool inherit from the one that runs its main(). */
+    private static final class Threads extends ThreadGroup {
+        private Threads() {
+            super("tool");
+        }
+    }
+
+    private final Threads threads = new Threads();
     private Integer code;
     private final List<Runnable> hooks = new ArrayList<>();
     private final ByteArrayOutputStream out = new ByteArrayOutputStream();
@@ -75,13 +108,27 @@ public final class ToolServer {
         bytes.writeTo(to);
     }
 
+    private boolean isOfThisTool() {
+        ThreadGroup group = Thread.currentThread().getThreadGroup();
+        while (group != null && !(group instanceof Threads)) {
+            group = group.getParent();
+        }
+        return group == null || group == threads;
+    }
+
     private void run(String[] words, byte[] input) throws Exception {
         System.setIn(new ByteArrayInputStream(input));
-        System.setOut(new PrintStream(out, true));
-        System.setErr(new PrintStream(err, true));
+        System.setOut(new PrintStream(new Printed(out), true));
+        System.setErr(new PrintStream(new Printed(err), true));
         Exit.setExitProcedure((status, message) -> exit(status));
         Exit.setHaltProcedure((status, message) -> exit(status));
         Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
+        Thread main = new Thread(threads, () -> runMain(words), "main");
+        main.start();
+        main.join();
+    }
+
+    private void runMain(String[] words) {
         String[] arguments = new String[words.length - 1];
         System.arraycopy(words, 1, arguments, 0, arguments.length);
         int atEnd = 0;
