@@ -128,5 +128,5 @@ def test_starts_of_a_console_that_are_refused(tmp_path: Path) -> None:
     ):
         with up(tmp_path, *options) as runtime:
             _, errors = runtime.communicate()
-        assert runtime.returncode == 1
+        assert runtime.returncode == 2
         assert said in " ".join(errors.split())
