@@ -239,6 +239,7 @@ PATHS = {
     "security": "/security",
     "users": "/security?tab=users",
     "quotas": "/security?tab=quotas",
+    "certificates": "/security?tab=certificates",
     "plan": "/plan",
     "pipelines": "/pipelines",
     "pipeline": "/pipelines/default/views-by-country",

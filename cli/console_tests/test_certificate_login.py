@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
@@ -30,6 +30,9 @@ from odradek_protocol.client.admin.acls import add_acls
 from odradek_testkit.engines import RunningBroker
 from odradek_testkit.ports import free_port
 from odradek_testkit.secured import AUTHORIZER
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PASSWORD = b"store-secret"
 
@@ -241,3 +244,21 @@ def test_guessing_is_slowed_down(tmp_path: Path) -> None:
 def test_it_needs_tls_to_the_brokers() -> None:
     with pytest.raises(UsageError, match=r"security\.protocol=SSL"):
         console_command(bootstrap="127.0.0.1:1", login="CERTIFICATE")
+
+
+@pytest.mark.long  # Chromium
+def test_in_a_browser(browser: Browser, secured: Secured, tmp_path: Path) -> None:
+    """The file is chosen and sent as a browser does it; the form fits a phone."""
+    store = tmp_path / "alice.p12"
+    store.write_bytes(pkcs12_of(pem_of(secured.authority, "alice")))
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{secured.console.address}/topics/of-alice/records")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("input[type=file]").set_input_files(store)
+    page.locator("input[type=password]").fill(PASSWORD.decode())
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/topics/of-alice/records")
+    page.get_by_text("for alice only").first.wait_for()
+    context.close()

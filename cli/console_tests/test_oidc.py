@@ -467,5 +467,7 @@ def test_in_a_browser(browser: Browser, login: Login) -> None:
     page.get_by_text("for alice only").first.wait_for()
     page.get_by_role("button", name="Log out").click()
     page.wait_for_url("**/login")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     context.close()
     assert not complaints

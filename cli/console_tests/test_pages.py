@@ -122,6 +122,29 @@ def test_a_filter_runs_over_all_records(visitor: Visitor, kafka: Kafka) -> None:
     assert refused["event"] == "error"
 
 
+def test_records_of_a_key(visitor: Visitor, kafka: Kafka) -> None:
+    """The whole key, in all partitions; newest first, so the first is the current value."""
+    topic = kafka.topic("keyed", 2)
+    kafka.produce(topic, [f"old-{n}".encode() for n in range(12)], 0)
+    kafka.produce(topic, [f"new-{n}".encode() for n in range(2)], 1, at_ms=1_767_225_700_000)
+    kafka.produce(topic, [b"of a binary key"], 1, key=b"\x00\xff")
+
+    def found(query: str) -> list[str]:
+        rows = events(visitor, f"/topics/{topic}/records/stream?{query}")
+        pages = [str(one["html"]) for one in rows if one["event"] == "record"]
+        return [re.findall(r'class="value">([^<]+)<', page)[0] for page in pages]
+
+    assert found("key=k1") == ["new-1", "old-1"]  # not k10 and k11
+    assert found("key=k1&start=oldest&partition=0") == ["old-1"]
+    assert found("key=k1&q=old") == ["old-1"]
+    assert found("key=0x00ff30") == ["of a binary key"]
+    assert found("key=nothing") == []
+    page = visitor.get(f"/topics/{topic}/records?key=k1").text
+    assert 'name="key" size="8" value="k1"' in page
+    exported = visitor.get(f"/topics/{topic}/records/export?as=ndjson&key=k1&start=oldest").text
+    assert len(exported.splitlines()) == 2
+
+
 def test_masked_fields_are_nowhere(visitor: Visitor, kafka: Kafka) -> None:
     topic = kafka.topic("masked", 1)
     secret = "4111222233334444"

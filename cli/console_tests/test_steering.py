@@ -141,8 +141,8 @@ def test_restarts_are_listed_with_what_clients_noticed(
     assert "writes to audit-0" in page
     assert "it ended with signal 9 (SIGKILL)" in page
     assert ">34 s<" in page
-    assert "no partition refused writes; 12 partitions were led by others" in page
-    assert re.search(r"for 4 minutes</td>", page), "the one that is under way"
+    assert "no refused writes; others led 12 partitions" in page
+    assert re.search(r">\d+ s so far<", page), "the one that is under way"
     assert " style=" not in page
 
 

@@ -24,6 +24,7 @@ import typer
 
 from odradek_cli.errors import CliError
 from odradek_cli.extras import needs_extra
+from odradek_cli.local_console import CONSOLE_LISTEN, ConsoleListen, LocalConsole, WithConsole
 from odradek_cli.local_start import start_detached
 from odradek_cli.local_users import PROPERTIES, credentials_file
 from odradek_cli.options import AsJson, Yes, confirm
@@ -67,12 +68,15 @@ def up(
             help="Return when everything is ready and pipelines run; go on in the background.",
         ),
     ] = False,
+    console: WithConsole = False,
+    console_listen: ConsoleListen = CONSOLE_LISTEN,
 ) -> None:
     """Carry out the manifests, keep everything running, follow changes. Ctrl-C stops all.
 
     Brokers that crash are started again; changed settings are rolled out one safe step at a time.
     """
     directory = state_directory(files, state)
+    web = LocalConsole(files, directory, console_listen, detach=detach) if console else None
     if detach:
         _runtime(files, directory).release()  # so that errors are printed here, not into a file
         start_detached(files, directory)
@@ -82,8 +86,10 @@ def up(
             signal.signal(number, lambda *_: runtime.stop())
         screen = LocalScreen()
         try:
-            runtime.run(screen.show)
+            runtime.run(web.shown_with(screen.show) if web is not None else screen.show)
         finally:
+            if web is not None:
+                web.close()
             with contextlib.suppress(OSError):  # the terminal was closed
                 screen.close()
                 remarks().print("Stopping the brokers …")

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import mimetypes
+import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -43,6 +45,7 @@ from odradek_console.web.sessions import Sessions
 FORM_BYTES_MAX = 2 * 1024 * 1024  # a record that is produced by hand
 SHUTDOWN_S = 2.0  # for running answers; searches end with their sessions
 YEAR_S = 31_536_000
+STDIN_BYTES = 4096  # nothing is expected there but its end
 logger = logging.getLogger(__name__)
 
 
@@ -115,6 +118,8 @@ async def run(app: web.Application, options: ConsoleOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if options.end_with_stdin:
+        asyncio.get_running_loop().add_reader(sys.stdin, _read_stdin, stop)
     # Without an access log: addresses have the token, and what people search for.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
@@ -127,6 +132,12 @@ async def run(app: web.Application, options: ConsoleOptions) -> None:
         await stop.wait()
     finally:
         await runner.cleanup()
+
+
+def _read_stdin(stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), STDIN_BYTES):
+        asyncio.get_running_loop().remove_reader(sys.stdin)
+        stop.set()
 
 
 async def static(request: web.Request) -> web.Response:

@@ -99,6 +99,7 @@ def console(
             help="The KafkaCluster that this is: also show what the operator does and waits for.",
         ),
     ] = None,
+    end_with_stdin: Annotated[bool, typer.Option("--end-with-stdin", hidden=True)] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show a cluster, its records and its groups in a browser; for any Kafka cluster."""
@@ -150,6 +151,7 @@ def console(
         oidc,
         transport,
         tuple(host_name or ()),
+        end_with_stdin,
     )
     _serve(options)
 

@@ -8,6 +8,7 @@ the row's HTML, which the server has escaped. To cancel, the browser closes the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
@@ -79,6 +80,7 @@ def query_of(request: web.Request) -> Query:
         _numbers(given.get("partition", "")),
         start,
         text=given.get("q", "")[:QUERY_CHARS_MAX],
+        keys=_keys(given.get("key", "")[:QUERY_CHARS_MAX]),
         expression=given.get("filter", "").strip(),
         limit=min(number_of(request, "limit", 50), max(LIMITS)) or 50,
     )
@@ -99,6 +101,17 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() and len(part) < 8 for part in parts):
         raise QueryError(f"partition {text}: expected numbers such as 0,2")
     return tuple(int(part) for part in parts)
+
+
+def _keys(text: str) -> frozenset[bytes]:
+    """The text, and for 0x… also the bytes that it spells."""
+    if not text:
+        return frozenset()
+    found = {text.encode()}
+    if text.startswith("0x"):
+        with contextlib.suppress(ValueError):
+            found.add(bytes.fromhex(text[2:]))
+    return frozenset(found)
 
 
 def _cursor(text: str) -> dict[int, int]:
@@ -123,7 +136,7 @@ async def records(request: web.Request) -> web.Response:
     problem, rows, done = "", [], None
     try:
         query = query_of(request)
-        streamed = query.start == TAIL or bool(query.expression or query.text)
+        streamed = query.start == TAIL or bool(query.expression or query.text or query.keys)
         if not streamed:
             events = [event async for event in _events(request, session, query)]
             rows = [event for event in events if isinstance(event, Found)]

@@ -50,6 +50,7 @@ class Query:
     time_ms: int = 0
     cursor: Mapping[int, int] = field(default_factory=dict)  # partition → offset
     text: str = ""  # in key or value, as UTF-8
+    keys: frozenset[bytes] = frozenset()  # the whole key is one of them; none: any key
     expression: str = ""
     limit: int = 50
 
@@ -266,6 +267,8 @@ class Scan:
         self._scanned += len(records)
         if self._schemas is not None:
             records = [self._schemas.record(record) for record in records]
+        if self._query.keys:
+            records = [r for r in records if r.key in self._query.keys]
         if self._masks.rules:
             records = [r._replace(value=self._masks.apply(r.value)) for r in records]
         if self._needle:

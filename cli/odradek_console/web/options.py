@@ -38,6 +38,7 @@ class ConsoleOptions:
     # With login CERTIFICATE: trust settings of --client-config, without keys.
     transport: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: tuple[str, ...] = ()  # further host names under which browsers reach it
+    end_with_stdin: bool = False  # started by `odradek local up`, which may be killed
 
     @property
     def scheme(self) -> str:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from markupsafe import Markup, escape
 
 from odradek_api.kafka_cluster.status import RestartStatus
-from odradek_console.text import since_text
 
 WIDTH, ROW, TOP, BOTTOM, LEFT, RIGHT = 640, 24, 6, 22, 84, 10
 SPAN_MIN_S = 300
@@ -29,7 +28,7 @@ def restart_timeline(restarts: Sequence[RestartStatus], now_ms: int) -> Markup:
         return LEFT + (WIDTH - LEFT - RIGHT) * max(at_s - (now_s - span), 0) / span
 
     parts = [
-        f'<svg class="chart timeline" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="Restarts of {len(nodes)} nodes; the table below has them all">'
     ]
     for row, node in enumerate(nodes):
@@ -59,11 +58,11 @@ def restart_timeline(restarts: Sequence[RestartStatus], now_ms: int) -> Markup:
 
 
 def away_text(one: RestartStatus, now_ms: int) -> str:
-    """How long it served nobody: "4 s"; while it is away: "since 12:00:00, for 4 minutes"."""
+    """How long it served nobody: "4 s"; while it is away: "240 s so far"."""
     began, ready = _seconds(one.began), _seconds(one.ready)
     if not began:
         return "–"
-    return f"{max(ready - began, 0)} s" if ready else since_text(one.began, now_ms)
+    return f"{max(ready - began, 0)} s" if ready else f"{max(now_ms // 1000 - began, 0)} s so far"
 
 
 def _level(one: RestartStatus) -> str:
