@@ -16,16 +16,22 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
-from odradek_api.pipeline.job import Job, NotReadyError, SpecError
+from odradek_api.pipeline.job import Job, NotReadyError
 from odradek_spark.calls import repeat
 from odradek_spark.config import librdkafka_config
 
 AT = "spec.consumerGroup"
 AGAIN_S = 3600.0  # brokers forget offsets that are not committed for long
 TIMEOUT_S = 30.0
-DENIED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 logger = logging.getLogger(__name__)
 Places = dict[tuple[str, int], int]  # topic and partition → offset
@@ -108,26 +114,31 @@ class PublishedOffsets:
 
     def _open(self) -> None:
         """Asks for the group's offsets once: a missing right is found before a batch is read."""
-        group = self._job.spec.consumer_group
         for number, source in enumerate(self._job.spec.sources):
             if not source.kafka_source:
                 continue
             at = f"sources[{number}]"
             config = librdkafka_config(self._job, at, source.cluster, source.kafka, source.user)
-            consumer = Consumer({**config, "group.id": group, "enable.auto.commit": False,
-                                 "log_level": 3, "on_commit": self._ended})  # fmt: skip
-            self._consumers[number] = consumer
-            try:
-                repeat(partial(_committed, consumer, source.topics))
-            except KafkaException as error:
-                known = error.args[0]
-                if known.code() in DENIED:
-                    message = (
-                        f"{known.str()}: it needs {{resource: {{type: group, name: {group}}}, "
-                        "operations: [read]} in spec.acls of its KafkaUser"
-                    )
-                    raise NotReadyError(AT, message) from None
-                raise SpecError(AT, known.str()) from None
+            self._check(config)
+            self._consumers[number] = Consumer(
+                {**config, "group.id": self._job.spec.consumer_group, "enable.auto.commit": False,
+                 "log_level": 3, "on_commit": self._ended}
+            )  # fmt: skip
+
+    def _check(self, config: Mapping[str, str]) -> None:
+        """By an admin client: a consumer would ask for its coordinator again until it times out."""
+        group = self._job.spec.consumer_group or ""
+        try:
+            repeat(partial(_offsets_of, config, group))
+        except KafkaException as error:
+            known = error.args[0]
+            message = known.str()
+            if known.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                message += (
+                    f"; this entry in spec.acls of its KafkaUser grants it: {{resource: {{type: "
+                    f"group, name: {group}}}, operations: [read]}}"
+                )
+            raise NotReadyError(AT, message) from None
 
     def _is_of(self, number: int, topic: str) -> bool:
         source = self._job.spec.sources[number]
@@ -149,7 +160,10 @@ class PublishedOffsets:
         self._problem = problem
 
 
-def _committed(consumer: Consumer, topics: Iterable[str]) -> None:
-    for place in consumer.committed([TopicPartition(topic, 0) for topic in topics], TIMEOUT_S):
-        if place.error is not None:
-            raise KafkaException(place.error)
+def _offsets_of(config: Mapping[str, str], group: str) -> None:
+    admin = AdminClient({**config, "log_level": 0})
+    asked = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=TIMEOUT_S
+    )
+    for future in asked.values():
+        future.result(TIMEOUT_S)
