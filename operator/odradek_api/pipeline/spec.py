@@ -224,7 +224,7 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
     consumer_group: Annotated[
         Annotated[str, Meta(min_length=1, max_length=249)] | None,
         Meta(
-            description="Consumer group to which the offsets of completed batches are committed, so "
+            description="Consumer group to which offsets of completed batches are committed, so "
             "that tools that show lag see the pipeline. The checkpoint alone decides where it "
             "continues. Default: none."
         ),
