@@ -182,7 +182,7 @@ Headers = list[tuple[str, str | bytes | None]]
 def _record(row: Any) -> tuple[bytes | None, bytes | None, Headers | None]:
     headers: Headers | None = None
     if len(row) > 2:
-        headers = [(header[0], _bytes(header[1])) for header in row[2] or ()]
+        headers = [(header["key"], _bytes(header["value"])) for header in row[2] or ()]
     return _bytes(row[0]), _bytes(row[1]), headers
 
 
