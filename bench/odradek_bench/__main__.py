@@ -29,7 +29,7 @@ PUBLISHED = ROOT / "bench/results/results.json"
 FULL_DEADLINE_S = 24 * 60.0
 SMOKE_DEADLINE_S = 55.0
 # Spark's session alone takes a quarter of a minute; a queue case is a JVM of up to 100 clients.
-SMOKE_LEAVES_OUT = ("spark-read", "queue-1", "queue-100", "queue-redelivery")
+SMOKE_LEAVES_OUT = ("spark-read", "spark-write", "queue-1", "queue-100", "queue-redelivery")
 
 
 def main() -> int:

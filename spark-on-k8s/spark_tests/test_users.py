@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Consumer, TopicPartition
 
 from odradek_api.base import API_VERSION
 from odradek_api.parse import parse
@@ -178,6 +179,31 @@ def test_transactions_have_rights_of_their_own(world: World, spark: Any) -> None
     status = world.run(spark, **spec)
     assert status.state == "Completed", status
     assert sorted(row["id"] for row in pipelines.values(sink)) == list(range(20))
+
+
+def test_a_consumer_group_has_a_right_of_its_own(world: World, spark: Any) -> None:
+    """The refusal names the entry; with it the offsets are committed."""
+    pipelines = world.pipelines
+    source, group = pipelines.topic(1), "group-of-a-pipeline"
+    pipelines.produce(source, [{"id": n} for n in range(3)])
+    spec: Any = {
+        "sources": [{"topics": [source], "format": JSON}],
+        "sink": {"table": {"path": str(world.state / "table-of-group")}},
+        "consumerGroup": group,
+        "checkpoint": str(world.state / "with-a-group"),
+    }
+    world.user([allow(source, "read")])
+    with pytest.raises(NotReadyError) as refused:
+        world.run(spark, **spec)
+    assert refused.value.field == "spec.consumerGroup"
+    (entry,) = re.findall(r"\{resource: \{.*?\}, operations: \[.*?\]\}", str(refused.value))
+    world.user([allow(source, "read"), yaml.safe_load(entry)])
+    status = world.run(spark, **spec)
+    assert status.state == "Completed", status
+    consumer = Consumer({"bootstrap.servers": pipelines.bootstrap, "group.id": group})
+    (place,) = consumer.committed([TopicPartition(source, 0)], 60)
+    consumer.close()
+    assert place.offset == 3
 
 
 def test_a_missing_right_may_be_granted_later(world: World, spark: Any) -> None:

@@ -296,10 +296,36 @@ def _run(spec: SparkPipelineSpec) -> Problems:
     if spec.mode != "streaming" and spec.trigger is not None:
         yield "trigger", f"mode: {spec.mode} runs once"
     yield from _schedule(spec)
+    yield from _of_topics(spec)
     allocation = spec.kubernetes.dynamic_allocation
     low, high = allocation.min_executors, allocation.max_executors
     if low is not None and high is not None and low > high:
         yield "kubernetes.dynamicAllocation.minExecutors", f"{low} is more than maxExecutors"
+
+
+def _of_topics(spec: SparkPipelineSpec) -> Problems:
+    """Fields that are about reading topics batch by batch."""
+    given = [("batchTarget", spec.batch_target), ("consumerGroup", spec.consumer_group)]
+    for at, value in given:
+        if value is None:
+            continue
+        if spec.sdp is not None:
+            yield at, "has no effect on a project of sdp"
+        elif spec.mode == "batch":
+            yield at, "has no effect with mode: batch"
+        elif not any(source.kafka_source for source in spec.sources):
+            yield at, "is for topics as sources"
+    if spec.consumer_group is None:
+        return
+    if spec.consumer_group.startswith("odradek."):
+        yield "consumerGroup", "odradek. is the prefix of the groups of exactly-once sinks"
+    read: dict[str, object] = {}
+    for number, source in enumerate(spec.sources):
+        cluster = source.kafka.bootstrap_servers or source.cluster
+        for topic in source.topics:
+            if read.setdefault(topic, cluster) != cluster:
+                message = f"{topic} is read from two clusters, and consumerGroup can show one"
+                yield f"sources[{number}].topics", message
 
 
 def _schedule(spec: SparkPipelineSpec) -> Problems:

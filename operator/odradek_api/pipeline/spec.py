@@ -213,6 +213,22 @@ class SparkPipelineSpec(Spec, frozen=True, kw_only=True):
             "has ended; with sdp 1 minute."
         ),
     ] = None
+    batch_target: Annotated[
+        Duration | None,
+        Meta(
+            description="How long a batch should take, for example 10 seconds: the records that it "
+            "reads of each topic source are adapted to it, up to maxOffsetsPerTrigger. Default: "
+            "batches are not adapted."
+        ),
+    ] = None
+    consumer_group: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=249)] | None,
+        Meta(
+            description="Consumer group to which offsets of completed batches are committed, so "
+            "that tools that show lag see the pipeline. The checkpoint alone decides where it "
+            "continues. Default: none."
+        ),
+    ] = None
     schedule: Annotated[
         Annotated[str, Meta(min_length=1, max_length=100)] | None,
         Meta(

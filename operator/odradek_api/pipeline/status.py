@@ -35,6 +35,7 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     late_rows: int = 0  # dropped because they were later than the watermark
     rows_out: int = -1  # written by all batches of this run; -1: the sink does not say
     watermark: str = ""  # event time up to which windows are closed; empty without one
+    batch_limit: int = 0  # records of each source in the next batch, at most (spec.batchTarget)
 
 
 def of_sinks(queries: Mapping[str, QueryProgress]) -> QueryProgress | None:
@@ -59,6 +60,7 @@ def of_sinks(queries: Mapping[str, QueryProgress]) -> QueryProgress | None:
         state_bytes=sum(one.state_bytes for one in known),
         late_rows=sum(one.late_rows for one in known),
         rows_out=sum(max(0, one.rows_out) for one in known),
+        batch_limit=min(one.batch_limit for one in known),
         watermark=min((one.watermark for one in known if one.watermark), default=""),
     )
 
@@ -160,6 +162,13 @@ class SparkPipelineStatus(Status, frozen=True, kw_only=True):
     ] = ""
     batch: Annotated[int, Meta(description="Number of the last batch; -1 before the first.")] = -1
     batch_ms: Annotated[int, Meta(description="Duration of the last batch in milliseconds.")] = 0
+    batch_limit: Annotated[
+        int,
+        Meta(
+            description="Records of each source in the next batch, at most (spec.batchTarget); 0 "
+            "without a target."
+        ),
+    ] = 0
     last_batch_time: Annotated[str, Meta(description="When the last batch was committed.")] = ""
     sinks: Annotated[list[SinkStatus], Meta(description="Each sink, if there are several.")] = (
         field(default_factory=list)

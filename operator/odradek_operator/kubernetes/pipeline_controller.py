@@ -238,6 +238,7 @@ def with_progress(status: SparkPipelineStatus, job: JobStatus) -> SparkPipelineS
         watermark=main.watermark,
         batch=main.batch,
         batch_ms=main.batch_ms,
+        batch_limit=main.batch_limit,
         last_batch_time=main.checkpoint,
         sinks=_sinks(job) if job.queries.keys() - {MAIN, DEAD_LETTER} else [],
     )

@@ -139,7 +139,8 @@ def config_map(pipeline: Resource[SparkPipelineSpec], job: Job, owner: Object) -
 
 
 # Fields that jobs of earlier versions did not have, with their defaults.
-_NEW_IN_SPEC: Object = {"sdp": None, "user": None, "tests": [], "sinks": [], "lookups": []}
+_NEW_IN_SPEC: Object = {"sdp": None, "user": None, "tests": [], "sinks": [], "lookups": [],
+                        "batchTarget": None, "consumerGroup": None}  # fmt: skip
 _NEW_IN_SOURCE: Object = {"user": None, "table": None, "tombstones": False}
 _NEW_IN_TABLE: Object = {"format": "parquet", "key": [], "deleteWhen": None, "order": "_offset"}
 

@@ -102,3 +102,50 @@ def test_scale(kubernetes: ControlPlane, namespace: str) -> None:
     kubernetes.kubectl("scale", "kafkacluster/main", "--replicas=5", "-n", namespace)
     path = "jsonpath={.spec.brokers}"
     assert kubernetes.kubectl("get", "kc", "main", "-n", namespace, "-o", path) == "5"
+
+
+def pipeline(namespace: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "odradek.dev/v1alpha1",
+        "kind": "SparkPipeline",
+        "metadata": {"name": "main", "namespace": namespace},
+        "spec": {"cluster": {"name": "main"}, "sources": [{"topics": ["a"]}], **spec},
+    }
+
+
+TWO: list[dict[str, Any]] = [
+    {"name": "a", "console": {}},
+    {"name": "b", "from": "source", "topic": {"name": "t"}},
+]
+
+
+def test_a_pipeline_with_several_sinks_and_lookups(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
+    found = [{"name": "seen", "topic": {"name": "seen"}}]
+    kubernetes.apply(pipeline(namespace, sinks=TWO, lookups=found, batchTarget="10 seconds"))
+    text = kubernetes.kubectl("get", "sparkpipeline", "main", "-n", namespace, "-o", "yaml")
+    spec = yaml.safe_load(text)["spec"]
+    assert [(sink["name"], sink["outputMode"]) for sink in spec["sinks"]] == [
+        ("a", "append"), ("b", "append"),
+    ]  # fmt: skip
+    assert spec["lookups"][0]["refresh"] == "1 minute"
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({}, "exactly one of topic, table, mirror and console is required"),
+        ({"sinks": TWO, "sink": {"console": {}}}, "excludes sink"),
+        ({"sinks": [{"name": "a"}]}, "each sink needs exactly one of"),
+        ({"sinks": [{"name": "A", "console": {}}]}, "spec.sinks"),
+        ({"sinks": [{**TWO[0], "name": f"s{n}"} for n in range(9)]}, "spec.sinks"),
+        ({"sinks": TWO, "lookups": [{"name": "x"}]}, "each lookup needs exactly one of"),
+        ({"sdp": {"path": "p"}, "sources": [], "sinks": TWO}, "remove sources, lookups"),
+    ],
+)
+def test_invalid_pipelines_are_refused(
+    kubernetes: ControlPlane, spec: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ControlPlaneError, match=sentence):
+        kubernetes.apply(pipeline("default", **spec))

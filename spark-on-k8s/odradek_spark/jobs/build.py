@@ -36,11 +36,12 @@ class Built(NamedTuple):
     lookups: Lookups
 
 
-def build(spark: SparkSession, job: Job, partitions: Partitions) -> Built:
+def build(spark: SparkSession, job: Job, partitions: Partitions, limit: int | None = None) -> Built:
+    """`limit`: records of each source in the first batch (sources/pacing.py)."""
     views: dict[str, DataFrame] = {}
     letters: list[DataFrame] = []
     for number, source in enumerate(job.spec.sources):
-        frame = read(spark, job, number, partitions[number])
+        frame = read(spark, job, number, partitions[number], limit)
         if REASON in frame.columns:
             if job.spec.dead_letter is not None:
                 letters.append(dead_letters(bad(frame), job.key))

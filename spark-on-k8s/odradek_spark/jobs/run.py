@@ -39,7 +39,9 @@ from odradek_spark.session.start import settings_of, start_session
 from odradek_spark.sinks import write
 from odradek_spark.sinks.batches import ExactlyOnceSink
 from odradek_spark.sinks.upserts import Upserts
+from odradek_spark.sources.group import PublishedOffsets
 from odradek_spark.sources.lookups import Lookups
+from odradek_spark.sources.pacing import Pace
 
 POLL_S = 0.5
 BATCH_S = 10.0  # for the batch in progress, before queries start anew
@@ -56,6 +58,8 @@ class JobRun:
         self._pod = OwnPod()
         self._stop = threading.Event()
         self._parent = os.getppid()
+        self._pace: Pace | None = None
+        self._group: PublishedOffsets | None = None
         self._failed = NO_SINK  # the sink that a failure is of
         self._sinks: dict[str, ExactlyOnceSink | Upserts] = {}  # by query
 
@@ -124,14 +128,17 @@ class JobRun:
         """Until they end by themselves or are stopped: by a signal, or because the credentials of
         a user changed. Returns whether they were stopped."""
         credentials = self._revisions()  # first: a later change is noticed
-        frames, letters, lookups = build(spark, self.job, partitions)
         files = Store(spark)
+        self._pace = Pace(spark, self.job, files)
+        frames, letters, lookups = build(spark, self.job, partitions, self._pace.first)
         identity = guard(files, self.job)
         self._sinks = {}
         for output, frame in frames:  # all before the first query: one that is refused stops all
             sink = write.batch_sink(self.job, output, frame, files, identity)
             if sink is not None:
                 self._sinks[output.query] = sink
+        names = [output.query for output, _ in frames] + ([DEAD_LETTER] if letters else [])
+        self._group = PublishedOffsets(self.job, names)
         queries: dict[str, StreamingQuery] = {}
         lookups.refresh(time.monotonic())
         try:
@@ -148,6 +155,8 @@ class JobRun:
             for query in active:
                 query.stop()
             lookups.close()
+            self._poll(queries)
+            self._group.close()
         for name, query in queries.items():
             if (failure := query.exception()) is not None and query not in active:
                 self._failed = next((o for o, _ in frames if o.query == name), NO_SINK)
@@ -193,12 +202,27 @@ class JobRun:
                 document = json.loads(recent.json)
                 before = known.get(name)
                 if before is None or document["timestamp"] > before.checkpoint:
-                    known[name] = progress(document, before)
+                    known[name] = self._reported(name, query, document, before)
         for name, sink in self._sinks.items():  # Spark does not count what they write
             if name in known:
                 known[name] = msgspec.structs.replace(known[name], rows_out=sink.rows_out)
+        if self._group is not None:
+            self._group.publish()
         if known != self.status.queries:
             self._report(queries=known)
+
+    def _reported(
+        self, name: str, query: StreamingQuery, document: dict[str, Any],
+        before: QueryProgress | None,
+    ) -> QueryProgress:  # fmt: skip
+        """One of Spark's reports, which follow the commit of their batch."""
+        made = progress(document, before)
+        if self._group is not None:
+            self._group.seen(name, document)
+        if self._pace is None:
+            return made
+        rows = made.rows - (before.rows if before is not None else 0)
+        return msgspec.structs.replace(made, batch_limit=self._pace.adapt(name, query, made, rows))
 
     def _report(self, **changes: Any) -> None:
         self.status = msgspec.structs.replace(self.status, **changes)

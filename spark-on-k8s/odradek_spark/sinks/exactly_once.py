@@ -18,7 +18,6 @@ visible only when the driver commits, which Kafka does not offer for the produce
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from itertools import chain
 from typing import Any
 
 from odradek_spark import credentials
+from odradek_spark.calls import COMMIT_S, repeat
 from odradek_spark.sinks.batch_marks import (
     TAKEN_OVER,
     Checkpoint,
@@ -38,8 +38,6 @@ from odradek_spark.sinks.batch_marks import (
 )
 
 TIMEOUT_S = 60.0
-COMMIT_S = 240.0
-REPEAT_S = 0.1
 # Longer than any batch of a writer should take, shorter than transaction.max.timeout.ms (900 s):
 # readers of committed records wait that long for a dead writer that has no successor.
 TRANSACTION_TIMEOUT_MS = 300_000
@@ -82,10 +80,10 @@ class Writer:
 
     def fence(self) -> None:
         """Aborts what others have open under this id, and lets them commit nothing any more."""
-        _repeat(lambda: self._producer.init_transactions(TIMEOUT_S))
+        repeat(lambda: self._producer.init_transactions(TIMEOUT_S))
 
     def mark(self) -> Mark | None:
-        found = _repeat(self._committed)
+        found = repeat(self._committed)
         return decode(found.metadata) if found.offset >= 0 else None
 
     def _committed(self) -> Any:
@@ -106,8 +104,8 @@ class Writer:
             count = self._produce(rows)
             place = TopicPartition(self._topic, 0, mark.batch + 1, mark.encode())
             group = self._consumer.consumer_group_metadata()
-            _repeat(lambda: producer.send_offsets_to_transaction([place], group, TIMEOUT_S))
-            _repeat(lambda: producer.commit_transaction(COMMIT_S))
+            repeat(lambda: producer.send_offsets_to_transaction([place], group, TIMEOUT_S))
+            repeat(lambda: producer.commit_transaction(COMMIT_S))
         except BaseException:
             # Or readers would wait for its end until it times out. A fenced producer cannot.
             with suppress(KafkaException):
@@ -184,37 +182,9 @@ Headers = list[tuple[str, str | bytes | None]]
 def _record(row: Any) -> tuple[bytes | None, bytes | None, Headers | None]:
     headers: Headers | None = None
     if len(row) > 2:
-        headers = [(header[0], _bytes(header[1])) for header in row[2] or ()]
+        headers = [(header["key"], _bytes(header["value"])) for header in row[2] or ()]
     return _bytes(row[0]), _bytes(row[1]), headers
 
 
 def _bytes(value: Any) -> Any:
     return None if value is None else bytes(value)
-
-
-def _repeat(call: Any) -> Any:
-    """Until it succeeds: calls of transactions can be repeated after a time-out.
-
-    librdkafka says so of these calls only; when the mark is read, it is the error that says it.
-    """
-    from confluent_kafka import KafkaError, KafkaException
-
-    passing = (
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,  # an offset of a transaction that is being ended
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-    )
-    deadline = time.monotonic() + COMMIT_S
-    while True:
-        try:
-            return call()
-        except KafkaException as error:
-            known = error.args[0]
-            again = known.retriable() or (known.code() in passing and not known.fatal())
-            if not again or known.txn_requires_abort() or time.monotonic() > deadline:
-                raise
-            time.sleep(REPEAT_S)

@@ -14,8 +14,13 @@ FETCH_OFFSETS = {"fetchOffset.numRetries": "60", "fetchOffset.retryIntervalMs": 
 EARLIEST, LATEST = -2, -1
 
 
-def kafka_options(source: Source, partitions: Mapping[str, int], *, batch: bool) -> dict[str, str]:
-    """`partitions`: of the existing topics; Spark needs offsets for all of them."""
+def kafka_options(
+    source: Source, partitions: Mapping[str, int], *, batch: bool, limit: int | None = None
+) -> dict[str, str]:
+    """`partitions`: of the existing topics; Spark needs offsets for all of them.
+
+    `limit`: of the first batch (pacing.py).
+    """
     options = {
         "failOnDataLoss": "true" if source.fail_on_data_loss else "false",
         "includeHeaders": "true",
@@ -31,8 +36,8 @@ def kafka_options(source: Source, partitions: Mapping[str, int], *, batch: bool)
         options["endingOffsets"] = "latest"
         if source.until:
             options["endingOffsets"] = _complete(source.until, partitions, LATEST)
-    elif source.max_offsets_per_trigger is not None:
-        options["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
+    elif (most := limit or source.max_offsets_per_trigger) is not None:
+        options["maxOffsetsPerTrigger"] = str(most)
     return options
 
 

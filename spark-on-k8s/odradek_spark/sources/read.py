@@ -23,7 +23,13 @@ from odradek_spark.sources.registered import decoded
 from odradek_spark.transforms.parse import PARSED, REASON, VALUE, parse
 
 
-def read(spark: SparkSession, job: Job, number: int, partitions: Mapping[str, int]) -> DataFrame:
+def read(
+    spark: SparkSession,
+    job: Job,
+    number: int,
+    partitions: Mapping[str, int],
+    limit: int | None = None,
+) -> DataFrame:
     """Source `number` of the job; with __reason and __value if its format can fail to parse."""
     source = job.spec.sources[number]
     at = f"sources[{number}]"
@@ -37,7 +43,7 @@ def read(spark: SparkSession, job: Job, number: int, partitions: Mapping[str, in
     if source.files is not None:
         return _files(reader, job, at, source)
     options = spark_kafka_options(job, at, source.cluster, source.kafka, source.user)
-    options |= kafka_options(source, partitions, batch=batch)
+    options |= kafka_options(source, partitions, batch=batch, limit=limit)
     records = reader.format("kafka").options(**options).load().drop("timestampType")
     if source.format.type == "raw":
         return records
