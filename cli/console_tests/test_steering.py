@@ -42,14 +42,14 @@ SPEC: dict[str, Any] = {
 }
 
 
-def wishes(page: str) -> list[str]:
-    return re.findall(r'name="wish" value="(\w+)"', page)
+def actions(page: str) -> list[str]:
+    return re.findall(r'name="action" value="(\w+)"', page)
 
 
 # -- on this machine -------------------------------------------------------------------------------
 
 
-def test_wishes_reach_the_runtime_after_a_confirmation(
+def test_actions_reach_the_runtime_after_a_confirmation(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     """The runtime's answer to them: operator_tests/local/test_steering.py."""
@@ -58,25 +58,28 @@ def test_wishes_reach_the_runtime_after_a_confirmation(
         Console(broker.bootstrap, tmp_path, "--local", str(shop)) as console,
     ):
         visitor, state = Visitor(console).enter(), shop / ".odradek"
-        assert wishes(visitor.get("/plan").text) == ["pause"]
+        assert actions(visitor.get("/plan").text) == ["pause"]
         assert "Elect preferred leaders" in visitor.get("/plan").text
-        preview = visitor.submit("/plan/steer", {"key": CLUSTER, "wish": "pause"})
+        preview = visitor.submit("/plan/steer", {"key": CLUSTER, "action": "pause"})
         assert "Nothing has been changed yet" in preview.text
         assert "no roll, no replacement" in preview.text
         assert read_steering(state).pause == {}
-        visitor.change("/plan/steer", {"key": CLUSTER, "wish": "pause"})
+        visitor.change("/plan/steer", {"key": CLUSTER, "action": "pause"})
         assert read_steering(state).pause == {CLUSTER: True}
-        visitor.change("/plan/steer", {"key": CLUSTER, "wish": "resume"})
+        visitor.change("/plan/steer", {"key": CLUSTER, "action": "resume"})
         assert read_steering(state).pause == {CLUSTER: False}
 
-        assert wishes(visitor.get(PIPELINE_PAGE).text) == ["restart", "stop"]
-        visitor.change(PIPELINE_PAGE, {"wish": "restart"})
+        assert actions(visitor.get(PIPELINE_PAGE).text) == ["restart", "stop"]
+        visitor.change(PIPELINE_PAGE, {"action": "restart"})
         assert PIPELINE in read_steering(state).restarts
-        page = visitor.change(PIPELINE_PAGE, {"wish": "stop"})
+        page = visitor.change(PIPELINE_PAGE, {"action": "stop"})
         assert "The driver is being stopped" in page.text
         assert ">Stopped<" in page.text
-        assert wishes(page.text) == ["start"]
-        assert wishes(visitor.change(PIPELINE_PAGE, {"wish": "start"}).text) == ["restart", "stop"]
+        assert actions(page.text) == ["start"]
+        assert actions(visitor.change(PIPELINE_PAGE, {"action": "start"}).text) == [
+            "restart",
+            "stop",
+        ]
         lines = [json.loads(line) for line in console.audit.read_text().splitlines()]
         assert [(one["action"], one["subject"]) for one in lines] == [
             ("pause KafkaCluster", CLUSTER), ("resume KafkaCluster", CLUSTER),
@@ -84,10 +87,10 @@ def test_wishes_reach_the_runtime_after_a_confirmation(
             ("start SparkPipeline", PIPELINE),
         ]  # fmt: skip
         for path, fields in (
-            ("/plan/steer", {"key": "default/../../x", "wish": "pause"}),
-            ("/plan/steer", {"key": CLUSTER, "wish": "stop"}),
-            ("/pipelines/default/nothing", {"wish": "stop"}),
-            (PIPELINE_PAGE, {"wish": "pause"}),
+            ("/plan/steer", {"key": "default/../../x", "action": "pause"}),
+            ("/plan/steer", {"key": CLUSTER, "action": "stop"}),
+            ("/pipelines/default/nothing", {"action": "stop"}),
+            (PIPELINE_PAGE, {"action": "pause"}),
             (PIPELINE_PAGE, {}),
         ):
             refused = visitor.submit(path, fields)
@@ -99,19 +102,19 @@ def test_forms_of_other_sites_and_read_only(broker: RunningBroker, tmp_path: Pat
     with written_runtime(tmp_path / "shop") as shop:
         with Console(broker.bootstrap, tmp_path, "--local", str(shop)) as console:
             visitor = Visitor(console).enter()
-            fields = {"key": CLUSTER, "wish": "pause", "csrf": visitor.csrf()}
+            fields = {"key": CLUSTER, "action": "pause", "csrf": visitor.csrf()}
             forged = {"Origin": "http://evil.example"}
             assert visitor.post("/plan/steer", fields, forged).status == 403
             assert visitor.post("/plan/steer", {**fields, "csrf": "x"}).status == 403
-            assert visitor.post(PIPELINE_PAGE, {"wish": "stop", "csrf": ""}).status == 403
+            assert visitor.post(PIPELINE_PAGE, {"action": "stop", "csrf": ""}).status == 403
         with Console(broker.bootstrap, tmp_path, "--local", str(shop), "--read-only") as console:
             visitor = Visitor(console).enter()
-            assert wishes(visitor.get("/plan").text) == []
+            assert actions(visitor.get("/plan").text) == []
             assert "Elect preferred leaders" not in visitor.get("/plan").text
-            assert wishes(visitor.get(PIPELINE_PAGE).text) == []
+            assert actions(visitor.get(PIPELINE_PAGE).text) == []
             fields["csrf"] = visitor.csrf("/plan")
             assert "read-only" in visitor.post("/plan/steer", fields).text
-            assert "read-only" in visitor.post(PIPELINE_PAGE, {**fields, "wish": "stop"}).text
+            assert "read-only" in visitor.post(PIPELINE_PAGE, {**fields, "action": "stop"}).text
         assert read_steering(shop / ".odradek").pause == {}
 
 
@@ -120,8 +123,8 @@ def test_a_runtime_that_has_ended_has_no_buttons(broker: RunningBroker, tmp_path
         pass
     with Console(broker.bootstrap, tmp_path, "--local", str(shop)) as console:
         visitor = Visitor(console).enter()
-        assert wishes(visitor.get("/plan").text) == []
-        page = visitor.change("/plan/steer", {"key": CLUSTER, "wish": "pause"})
+        assert actions(visitor.get("/plan").text) == []
+        page = visitor.change("/plan/steer", {"key": CLUSTER, "action": "pause"})
         assert "the runtime does not run now" in page.text
 
 
@@ -185,7 +188,7 @@ def console_of(
     return Console(broker.bootstrap, directory, "--kubernetes", world.key)
 
 
-def test_wishes_become_fields_of_the_resources(
+def test_actions_become_fields_of_the_resources(
     kubernetes: ControlPlane, namespace: str, broker: RunningBroker, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -200,20 +203,22 @@ def test_wishes_become_fields_of_the_resources(
     world.settle()
     with console_of(world, broker, tmp_path, kubernetes.kubeconfig, monkeypatch) as console:
         visitor = Visitor(console).enter()
-        assert wishes(visitor.get("/plan").text) == ["pause"]
-        visitor.change("/plan/steer", {"key": world.key, "wish": "pause"})
+        assert actions(visitor.get("/plan").text) == ["pause"]
+        visitor.change("/plan/steer", {"key": world.key, "action": "pause"})
         assert pause_of(world)
         world.one_pass()
-        wait_until(lambda: wishes(visitor.get("/plan").text) == ["resume"], "it is shown as paused")
+        wait_until(
+            lambda: actions(visitor.get("/plan").text) == ["resume"], "it is shown as paused"
+        )
         assert "the operator changes nothing" in visitor.get("/plan").text
-        visitor.change("/plan/steer", {"key": world.key, "wish": "resume"})
+        visitor.change("/plan/steer", {"key": world.key, "action": "resume"})
         assert not pause_of(world)
 
         page = f"/pipelines/{namespace}/copies"
-        visitor.change(page, {"wish": "stop"})
+        visitor.change(page, {"action": "stop"})
         assert found(world, "SparkPipeline", "copies")["spec"]["suspend"] is True
-        wait_until(lambda: wishes(visitor.get(page).text) == ["start"], "it can be started")
-        visitor.change(page, {"wish": "restart"})
+        wait_until(lambda: actions(visitor.get(page).text) == ["start"], "it can be started")
+        visitor.change(page, {"action": "restart"})
         copies = found(world, "SparkPipeline", "copies")
         assert copies["spec"]["suspend"] is False
         assert copies["metadata"]["annotations"][RESTART_ANNOTATION]
@@ -242,8 +247,8 @@ def test_an_account_without_the_right_has_no_buttons(
     with console_of(world, broker, tmp_path, path, monkeypatch) as console:
         visitor = Visitor(console).enter()
         visitor.sees("/plan", "3 of 3 brokers ready")
-        assert wishes(visitor.get("/plan").text) == []
-        page = visitor.change("/plan/steer", {"key": world.key, "wish": "pause"})
+        assert actions(visitor.get("/plan").text) == []
+        page = visitor.change("/plan/steer", {"key": world.key, "action": "pause"})
         assert "Kubernetes refused:" in page.text
         assert "cannot patch resource" in page.text
         assert token not in page.text
@@ -278,12 +283,12 @@ def test_a_user_needs_alter_on_the_cluster_in_kafka(
             alice, bob = Visitor(console), Visitor(console)
             for user, visitor in (("alice", alice), ("bob", bob)):
                 assert visitor.login(user, f"{user}-secret").status == 303
-            assert wishes(bob.get("/plan").text) == []
-            page = bob.change("/plan/steer", {"key": world.key, "wish": "pause"})
+            assert actions(bob.get("/plan").text) == []
+            page = bob.change("/plan/steer", {"key": world.key, "action": "pause"})
             assert "Kafka does not allow you to ALTER the cluster" in page.text
             assert not pause_of(world)
-            assert wishes(alice.get("/plan").text) == ["pause"]
-            alice.change("/plan/steer", {"key": world.key, "wish": "pause"})
+            assert actions(alice.get("/plan").text) == ["pause"]
+            alice.change("/plan/steer", {"key": world.key, "action": "pause"})
             assert pause_of(world)
             lines = [json.loads(line) for line in console.audit.read_text().splitlines()]
             ends = {one["user"]: one["outcome"] for one in lines if "pause" in one["action"]}

@@ -1,11 +1,12 @@
 """Voters with new disks and addresses, observers, and the formation of a quorum."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from broker_tests.raft.support import Cluster, Node, make_voter, until
+from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, until
 from broker_tests.raft.test_service import remove, run
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.raft.log_files import VOTER_MARK
@@ -90,7 +91,9 @@ class TestMembership:
         self, tmp_path: Path
     ) -> None:
         async def story() -> None:
-            async with Cluster(tmp_path, 3) as cluster:
+            # Nobody else is elected meanwhile, however busy the machine is.
+            config = replace(CONFIG, fetch_timeout_ms=60_000, request_timeout_ms=60_000)
+            async with Cluster(tmp_path, 3, config=config) as cluster:
                 leader = await cluster.grow()
                 voter = next(node for node in cluster.nodes if node is not leader)
                 double = Node(voter.node_id, tmp_path / "double", Proxy())

@@ -37,7 +37,7 @@ from odradek_console.cluster.runtime_state import (
     RuntimeState,
     SteerError,
     UnreadableStateError,
-    Wish,
+    SteeringAction,
     remaining_steps,
 )
 from odradek_operator.kubernetes.objects import RESOURCES, get, key_of, plain, read_status
@@ -101,13 +101,13 @@ class KubernetesState:
         answer = self._client.create(review)
         return answer.status is not None and answer.status.allowed
 
-    def steer(self, wish: Wish, key: str) -> None:
-        kind = CLUSTER if wish in (Wish.PAUSE, Wish.RESUME) else PIPELINE
+    def steer(self, action: SteeringAction, key: str) -> None:
+        kind = CLUSTER if action in (SteeringAction.PAUSE, SteeringAction.RESUME) else PIPELINE
         namespace, _, name = key.partition("/")
-        change: dict[str, Any] = {"spec": {"suspend": wish is Wish.STOP}}
+        change: dict[str, Any] = {"spec": {"suspend": action is SteeringAction.STOP}}
         if kind == CLUSTER:
-            change = {"spec": {"pause": wish is Wish.PAUSE}}
-        elif wish is Wish.RESTART:
+            change = {"spec": {"pause": action is SteeringAction.PAUSE}}
+        elif action is SteeringAction.RESTART:
             change["metadata"] = {"annotations": {RESTART_ANNOTATION: instant(time.time())}}
         try:
             self._client.patch(

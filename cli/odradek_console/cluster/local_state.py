@@ -25,7 +25,7 @@ from odradek_console.cluster.runtime_state import (
     PlanError,
     RuntimeState,
     SteerError,
-    Wish,
+    SteeringAction,
 )
 from odradek_operator.local import steering
 from odradek_operator.local.pipelines import PipelineReport
@@ -65,11 +65,11 @@ class LocalState:
         is_running = running_pid(self.state) is not None
         return frozenset((CLUSTER, PIPELINE)) if is_running else frozenset()
 
-    def steer(self, wish: Wish, key: str) -> None:
+    def steer(self, action: SteeringAction, key: str) -> None:
         if running_pid(self.state) is None:
             raise SteerError("the runtime does not run now")
         try:
-            steering.steer(self.state, wish, key)
+            steering.steer(self.state, action, key)
         except OSError as error:
             raise SteerError(f"{self.state}: {error.strerror}") from None
 

@@ -49,7 +49,7 @@ class OidcError(SecurityError):
     """Why nobody can log in, or why this login was refused; a sentence without secrets."""
 
 
-class RefusedError(OidcError):
+class OidcRefusedError(OidcError):
     """The issuer refused, or what came back is not what it should be."""
 
 
@@ -166,21 +166,21 @@ class Provider:
         if not isinstance(given, str) or not hmac.compare_digest(
             given.encode(), attempt.nonce.encode()
         ):
-            raise RefusedError("the ID token is not of this login (nonce)")
+            raise OidcRefusedError("the ID token is not of this login (nonce)")
         user = claims.get(self.settings.user_claim)
         if not isinstance(user, str) or not user.strip() or not user.isprintable():
-            raise RefusedError(f"the ID token has no claim {self.settings.user_claim}")
+            raise OidcRefusedError(f"the ID token has no claim {self.settings.user_claim}")
         return self._granted(answer, user, str(claims["sub"]), None)
 
     def renew(self, granted: Granted) -> Granted:
         """With the refresh token. Raises OidcError."""
         if granted.refresh_token is None:
-            raise RefusedError("the access token has expired, and there is no refresh token")
+            raise OidcRefusedError("the access token has expired, and there is no refresh token")
         answer = self._ask_for_tokens({
             "grant_type": "refresh_token", "refresh_token": granted.refresh_token,
         })  # fmt: skip
         if "id_token" in answer and self._verified(answer["id_token"])["sub"] != granted.subject:
-            raise RefusedError("the issuer renewed the login of another user")
+            raise OidcRefusedError("the issuer renewed the login of another user")
         return self._granted(answer, granted.user, granted.subject, granted.refresh_token)
 
     @staticmethod
@@ -189,9 +189,9 @@ class Provider:
     ) -> Granted:
         access, renewed = answer.get("access_token"), answer.get("refresh_token", refresh_token)
         if not _is_token(access) or not (renewed is None or _is_token(renewed)):
-            raise RefusedError("the issuer gave no access token")
+            raise OidcRefusedError("the issuer gave no access token")
         if str(answer.get("token_type", "")).lower() != "bearer":
-            raise RefusedError("the issuer gave an access token that is no bearer token")
+            raise OidcRefusedError("the issuer gave an access token that is no bearer token")
         lifetime = answer.get("expires_in", LIFETIME_S)
         if isinstance(lifetime, bool) or not isinstance(lifetime, int | float) or lifetime <= 0:
             lifetime = LIFETIME_S
@@ -202,11 +202,11 @@ class Provider:
     def _verified(self, id_token: object) -> dict[str, Any]:
         """The claims of an ID token of this issuer for this client."""
         if not _is_token(id_token):
-            raise RefusedError("the issuer gave no ID token")
+            raise OidcRefusedError("the issuer gave no ID token")
         try:
             header = jwt.get_unverified_header(str(id_token))
             if header.get("alg") not in ALGORITHMS:
-                raise RefusedError(f"the ID token has algorithm {header.get('alg')!r}")
+                raise OidcRefusedError(f"the ID token has algorithm {header.get('alg')!r}")
             claims: dict[str, Any] = jwt.decode(
                 str(id_token),
                 self._jwks().key(header.get("kid")),
@@ -217,11 +217,11 @@ class Provider:
                 options={"require": ["iss", "sub", "aud", "exp", "iat"]},
             )
         except (jwt.PyJWTError, TokenError, TypeError, ValueError, RecursionError) as error:
-            raise RefusedError(f"the ID token is not accepted: {error}") from None
+            raise OidcRefusedError(f"the ID token is not accepted: {error}") from None
         party, audience = claims.get("azp"), claims["aud"]
         several = isinstance(audience, list) and len(audience) > 1
         if (several or party is not None) and party != self.settings.client_id:
-            raise RefusedError("the ID token is for another client (azp)")
+            raise OidcRefusedError("the ID token is for another client (azp)")
         return claims
 
     def _ask_for_tokens(self, fields: dict[str, str]) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class Provider:
         issuer = self.settings.issuer
         try:
             found = self._json(Request(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
-        except RefusedError as error:
+        except OidcRefusedError as error:
             raise OidcError(str(error)) from None
         if found.get("issuer") != issuer:  # otherwise tokens of another issuer would be verified
             raise OidcError(
@@ -269,14 +269,14 @@ class Provider:
         return found
 
     def _json(self, request: Request) -> dict[str, Any]:
-        """Raises RefusedError for an answer with an error, OidcError if there is none."""
+        """Raises OidcRefusedError for an answer with an error, OidcError if there is none."""
         where = request.full_url.partition("?")[0]
         try:
             with self._http.open(request, timeout=TIMEOUT_S) as answer:
                 found = json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as error:
             with error:
-                raise RefusedError(f"{where} answered {error.code}{_reason(error)}") from None
+                raise OidcRefusedError(f"{where} answered {error.code}{_reason(error)}") from None
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise OidcError(f"{where} does not answer as an issuer does: {error}") from None
         if not isinstance(found, dict):
@@ -309,7 +309,7 @@ class TokenKeeper:
             except OidcError as error:
                 if time.monotonic() >= self._granted.expires_at:
                     raise
-                if isinstance(error, RefusedError) and self._granted.refresh_token is not None:
+                if isinstance(error, OidcRefusedError) and self._granted.refresh_token is not None:
                     raise
                 logger.info("a token is not renewed yet: %s", error)
 

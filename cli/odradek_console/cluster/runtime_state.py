@@ -14,7 +14,7 @@ from odradek_api.base import Condition
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kafka_rebalance.status import KafkaRebalanceStatus
 from odradek_api.topic import TopicStatus
-from odradek_operator.local.steering import Wish as Wish
+from odradek_operator.local.steering import SteeringAction as SteeringAction
 
 if TYPE_CHECKING:
     from odradek_api.pipeline.spec import SparkPipelineSpec
@@ -32,7 +32,7 @@ class PlanError(Exception):
 
 
 class SteerError(Exception):
-    """Why a wish cannot be fulfilled; a sentence for people."""
+    """Why an action cannot be carried out; a sentence for people."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class RuntimeSource(Protocol):
     def may_steer(self) -> frozenset[str]:
         """The kinds that `steer` can change here, as far as it is known."""
 
-    def steer(self, wish: Wish, key: str) -> None:
+    def steer(self, action: SteeringAction, key: str) -> None:
         """Of the KafkaCluster or SparkPipeline with this key. Raises SteerError."""
 
 

@@ -11,7 +11,13 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from odradek_console.cluster.runtime_state import CLUSTER, PIPELINE, RuntimeSource, SteerError, Wish
+from odradek_console.cluster.runtime_state import (
+    CLUSTER,
+    PIPELINE,
+    RuntimeSource,
+    SteerError,
+    SteeringAction,
+)
 from odradek_console.pages.runtime import source_of, state_of
 from odradek_console.web.changes import Change, ChangeError, Row
 from odradek_console.web.proposing import propose, refuse, text_of
@@ -30,24 +36,24 @@ class Words(NamedTuple):
 
 
 WORDS = {
-    Wish.PAUSE: Words(
+    SteeringAction.PAUSE: Words(
         "pause", "changes are carried out", "nothing is changed",
         "It is paused from the next pass on.",
         "Brokers and clients go on, and a restart that has begun ends. But nothing is repaired "
         "either: no roll, no replacement, no renewal of certificates, until somebody resumes.",
     ),
-    Wish.RESUME: Words(
+    SteeringAction.RESUME: Words(
         "resume", "nothing is changed", "changes are carried out",
         "It goes on in the next pass, with the plan that the page shows.",
     ),
-    Wish.STOP: Words(
+    SteeringAction.STOP: Words(
         "stop", "runs", "stopped; its checkpoint stays",
         "The driver is being stopped. A batch that was under way is repeated after the next start.",
     ),
-    Wish.START: Words(
+    SteeringAction.START: Words(
         "start", "stopped", "runs from its checkpoint", "The driver is being started."
     ),
-    Wish.RESTART: Words(
+    SteeringAction.RESTART: Words(
         "restart", "runs", "a new driver runs from the checkpoint",
         "The driver is being restarted. A batch that was under way is repeated.",
     ),
@@ -59,7 +65,9 @@ async def steer_cluster(request: web.Request) -> web.StreamResponse:
     found, _ = await state_of(request)
     if found is None or key not in [one.key for one in found.clusters]:
         refuse(request, "/plan", "This KafkaCluster is not shown any more.")
-    return await _propose(request, CLUSTER, key, (Wish.PAUSE, Wish.RESUME), "/plan")
+    return await _propose(
+        request, CLUSTER, key, (SteeringAction.PAUSE, SteeringAction.RESUME), "/plan"
+    )
 
 
 async def steer_pipeline(request: web.Request) -> web.StreamResponse:
@@ -68,17 +76,23 @@ async def steer_pipeline(request: web.Request) -> web.StreamResponse:
     if found is None or key not in [one.key for one in found.pipelines]:
         refuse(request, "/pipelines", "This SparkPipeline is not shown any more.")
     back = address("pipelines", *key.split("/"))
-    return await _propose(request, PIPELINE, key, (Wish.STOP, Wish.START, Wish.RESTART), back)
+    return await _propose(
+        request,
+        PIPELINE,
+        key,
+        (SteeringAction.STOP, SteeringAction.START, SteeringAction.RESTART),
+        back,
+    )
 
 
 async def _propose(
-    request: web.Request, kind: str, key: str, wishes: tuple[Wish, ...], back: str
+    request: web.Request, kind: str, key: str, actions: tuple[SteeringAction, ...], back: str
 ) -> web.StreamResponse:
-    given = await text_of(request, "wish")
-    wish = next((one for one in wishes if one.value == given), None)
-    if wish is None:
-        refuse(request, back, "Expected one of: " + ", ".join(one.value for one in wishes) + ".")
-    words, login = WORDS[wish], request.app[OPTIONS].login is not None
+    given = await text_of(request, "action")
+    action = next((one for one in actions if one.value == given), None)
+    if action is None:
+        refuse(request, back, "Expected one of: " + ", ".join(one.value for one in actions) + ".")
+    words, login = WORDS[action], request.app[OPTIONS].login is not None
     propose(
         request,
         Change(
@@ -86,7 +100,7 @@ async def _propose(
             key,
             f"{words.action.capitalize()} {kind} {key}",
             (Row(f"{kind} {key}", words.before, words.after),),
-            partial(_apply, source=source_of(request), wish=wish, key=key, login=login),
+            partial(_apply, source=source_of(request), action=action, key=key, login=login),
             words.done,
             back,
             back,
@@ -97,11 +111,11 @@ async def _propose(
 
 
 def _apply(
-    client: KafkaClient, *, source: RuntimeSource, wish: Wish, key: str, login: bool
+    client: KafkaClient, *, source: RuntimeSource, action: SteeringAction, key: str, login: bool
 ) -> None:
     if login and AclOperation.ALTER not in allowed_on_cluster(client):
         raise ChangeError("Kafka does not allow you to ALTER the cluster, which this needs.")
     try:
-        source.steer(wish, key)
+        source.steer(action, key)
     except SteerError as error:
         raise ChangeError(str(error)) from error

@@ -1,10 +1,10 @@
 """What a person asked of a running local runtime, besides its manifests: pause, stop, restart.
 
-    steer(state_dir, Wish.PAUSE, "default/main")     # by the console
-    steered(resources, read_steering(state_dir))     # by the runtime, in its next pass
+    steer(state_dir, SteeringAction.PAUSE, "default/main")  # by the console
+    steered(resources, read_steering(state_dir))            # by the runtime, in its next pass
 
-The manifests are the user's files, and are never written. The wishes are in steering.json, and are
-dropped when a runtime starts there.
+The manifests are the user's files, and are never written. What was asked for is in steering.json,
+which is emptied when a runtime starts there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek_operator.local.ledger import write_json
 NAME = "steering.json"
 
 
-class Wish(Enum):
+class SteeringAction(Enum):
     """The first two are about a KafkaCluster, the others about a SparkPipeline."""
 
     PAUSE = "pause"
@@ -50,16 +50,16 @@ def read_steering(state_dir: Path) -> Steering:
         return Steering()
 
 
-def steer(state_dir: Path, wish: Wish, key: str) -> None:
+def steer(state_dir: Path, action: SteeringAction, key: str) -> None:
     """Raises OSError."""
     with open(state_dir / f"{NAME}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two consoles may look at one runtime
         found = read_steering(state_dir)
-        if wish in (Wish.PAUSE, Wish.RESUME):
-            found.pause[key] = wish is Wish.PAUSE
+        if action in (SteeringAction.PAUSE, SteeringAction.RESUME):
+            found.pause[key] = action is SteeringAction.PAUSE
         else:
-            found.suspend[key] = wish is Wish.STOP
-        if wish is Wish.RESTART:
+            found.suspend[key] = action is SteeringAction.STOP
+        if action is SteeringAction.RESTART:
             found.restarts[key] = datetime.now(UTC).isoformat()
         write_json(state_dir / NAME, found)
 

@@ -16,7 +16,7 @@ from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_operator.local import pipelines as local_pipelines
 from odradek_operator.local.pipeline_processes import LocalPipeline
 from odradek_operator.local.pipelines import LocalPipelines
-from odradek_operator.local.steering import NAME, Wish, read_steering, steer, steered
+from odradek_operator.local.steering import NAME, SteeringAction, read_steering, steer, steered
 from operator_tests.local.local import KEY, Local
 
 
@@ -24,19 +24,19 @@ def test_a_paused_cluster_is_not_rolled_until_it_is_resumed(tmp_path: Path) -> N
     """
     1. Paused: a change of the manifest is noticed, and nothing is restarted.
     2. Resumed: the roll begins. Its restarts, with their reason and end, are in the status.
-    3. The manifest was not written; the next runtime does not know the wish any more.
+    3. The manifest was not written; the next runtime does not know of it any more.
     """
     with Local(tmp_path, brokers=3) as local:
         local.topic("orders", partitions=3, replicationFactor=3)
         local.settle()
         before = local.runtime.report.clusters[KEY].pids
-        steer(local.state, Wish.PAUSE, KEY)
+        steer(local.state, SteeringAction.PAUSE, KEY)
         local.spec["config"] = {"queued.max.requests": 501}
         paused = local.until(lambda report: "Paused" in str(report.clusters[KEY].status.conditions))
         assert paused.clusters[KEY].pids == before
         written = (local.manifests / "all.yaml").read_text()
         assert "pause" not in written
-        steer(local.state, Wish.RESUME, KEY)
+        steer(local.state, SteeringAction.RESUME, KEY)
         report = local.settle()
         assert set(report.pids.values()).isdisjoint(before.values())
         restarts = report.status.restarts
@@ -97,29 +97,31 @@ def test_a_pipeline_is_stopped_started_and_restarted(
 
     assert one_pass() == ""
     (first,) = Running.begun
-    steer(tmp_path, Wish.RESTART, "default/views")
+    steer(tmp_path, SteeringAction.RESTART, "default/views")
     assert one_pass() == ""
     assert one_pass() == "", "once"
     _, second = Running.begun
     assert first.poll() is not None
     assert second.poll() is None
-    steer(tmp_path, Wish.STOP, "default/views")
+    steer(tmp_path, SteeringAction.STOP, "default/views")
     assert one_pass() == "spec.suspend is true"
     assert second.poll() is not None
-    steer(tmp_path, Wish.START, "default/views")
+    steer(tmp_path, SteeringAction.START, "default/views")
     assert one_pass() == ""
     assert len(Running.begun) == 3
-    steer(tmp_path, Wish.RESTART, "default/views")
-    steer(tmp_path, Wish.RESTART, "default/views")  # in the same second
+    steer(tmp_path, SteeringAction.RESTART, "default/views")
+    steer(tmp_path, SteeringAction.RESTART, "default/views")  # in the same second
     assert one_pass() == ""
     assert len(Running.begun) == 4
     pipelines.stop()
     assert manifest.spec.suspend is False
 
 
-def test_wishes_of_two_consoles_are_both_kept(tmp_path: Path) -> None:
+def test_actions_of_two_consoles_are_both_kept(tmp_path: Path) -> None:
     keys = [f"default/p{n}" for n in range(20)]
-    threads = [threading.Thread(target=steer, args=(tmp_path, Wish.STOP, key)) for key in keys]
+    threads = [
+        threading.Thread(target=steer, args=(tmp_path, SteeringAction.STOP, key)) for key in keys
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -29,7 +29,7 @@ KEPT = 2.0  # a change by this factor is written down
 LIMIT_FILE = "odradek-batch-limit.json"
 
 
-class Files(Protocol):
+class LimitFiles(Protocol):
     def read(self, path: str) -> str | None: ...
     def write(self, path: str, text: str) -> None: ...
 
@@ -49,7 +49,7 @@ def next_limit(limit: int, rows: int, batch_ms: int, target_ms: float, *, behind
 class Pace:
     """The limits of one run of a job's queries."""
 
-    def __init__(self, spark: Any, job: Job, files: Files) -> None:
+    def __init__(self, spark: Any, job: Job, files: LimitFiles) -> None:
         self._spark, self._files = spark, files
         self._path = f"{job.checkpoint_location}/{LIMIT_FILE}"
         target = job.spec.batch_target
