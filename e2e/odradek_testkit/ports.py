@@ -1,7 +1,7 @@
 """Free ports on loopback.
 
-    free_port()        for a server that starts once
-    free_ports(3)      for servers that restart on the same port, such as the brokers of a cluster
+    free_port()        for one server
+    free_ports(3)      for several, such as the brokers of a cluster
 
 A port is free when this process can bind it; between that moment and the server's own bind another
 process could take it. Servers that can listen on port 0 and report their port need neither.
@@ -13,15 +13,13 @@ import random
 import socket
 
 # Below the range that the kernel gives to outgoing connections (32768 and up on Linux), so that no
-# connection takes a broker's port while the broker is down.
+# connection takes a broker's port while it is down, or while a JVM takes seconds to bind it.
 STABLE_PORTS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """A port that the kernel reports as free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port out of STABLE_PORTS."""
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
