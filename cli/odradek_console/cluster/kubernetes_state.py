@@ -36,8 +36,8 @@ from odradek_console.cluster.runtime_state import (
     PlanError,
     RuntimeState,
     SteerError,
-    UnreadableStateError,
     SteeringAction,
+    UnreadableStateError,
     remaining_steps,
 )
 from odradek_operator.kubernetes.objects import RESOURCES, get, key_of, plain, read_status

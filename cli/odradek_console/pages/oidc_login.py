@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from odradek_console.cluster.oidc import Attempt, OidcError, Provider, RefusedError, TokenKeeper
+from odradek_console.cluster.oidc import Attempt, OidcError, Provider, OidcRefusedError, TokenKeeper
 from odradek_console.pages.entrance import enter, form
 from odradek_console.web.guard import LOGIN_CALLBACK, SESSIONS, cookie_name, set_own_cookie
 from odradek_console.web.proposing import AUDIT
@@ -101,7 +101,7 @@ async def callback(request: web.Request) -> web.StreamResponse:
         )
         access = options.access.with_tokens(TokenKeeper(provider, granted), granted.user)
         await enter(request, access, attempt.next_path)
-    except RefusedError as error:
+    except OidcRefusedError as error:
         return _refused(request, str(error), 401)
     except OidcError as error:
         return form(request, f"The issuer cannot be used: {error}", status=502)
