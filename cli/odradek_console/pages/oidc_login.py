@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from odradek_console.cluster.oidc import Attempt, OidcError, Provider, OidcRefusedError, TokenKeeper
+from odradek_console.cluster.oidc import Attempt, OidcError, OidcRefusedError, Provider, TokenKeeper
 from odradek_console.pages.entrance import enter, form
 from odradek_console.web.guard import LOGIN_CALLBACK, SESSIONS, cookie_name, set_own_cookie
 from odradek_console.web.proposing import AUDIT
