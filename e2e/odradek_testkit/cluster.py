@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.ask import DESCRIBE_QUORUM, METADATA, Questions
@@ -197,12 +198,15 @@ class Cluster:
 
     def leader_seen_by(self, node_id: int, topic: str, partition: int) -> int:
         """The leader of a partition according to this broker's metadata."""
-        request = Struct(
-            topics=[Struct(topic_id=None, name=topic)], allow_auto_topic_creation=False
-        )
-        (described,) = self.ask(node_id, METADATA, 12, request).topics
+        described = self._topic_seen_by(node_id, topic)
         found = {p.partition_index: p.leader_id for p in described.partitions}
         return int(found[partition])
+
+    def _topic_seen_by(self, node_id: int, topic: str) -> Struct:
+        asked = [Struct(topic_id=None, name=topic)]
+        request = Struct(topics=asked, allow_auto_topic_creation=False)
+        described: Struct = self.ask(node_id, METADATA, 12, request).topics[0]
+        return described
 
     def quorum(self, *, of: int | None = None) -> Struct:
         """DescribeQuorum of the metadata log, answered by any broker or by broker `of`."""
@@ -242,6 +246,17 @@ class Cluster:
         admin = self.admin()
         admin.create_topics([new], request_timeout=DEADLINE_S)[topic].result(DEADLINE_S)
         self.wait_until(lambda: self.all_in_sync(topic), f"{topic} in sync everywhere")
+        self.wait_until(lambda: self._known_by_all(topic), f"{topic} known by all brokers")
+
+    def _known_by_all(self, topic: str) -> bool:
+        """Brokers learn of a topic one after the other, and refuse requests about it before. A
+        broker that is cut off from the controller is fenced after a while, and does not count."""
+        registered = {broker.node_id for broker in self.metadata(topic).brokers}
+        return all(
+            self._topic_seen_by(node.node_id, topic).error_code == ErrorCode.none
+            for node in self.running()
+            if node.node_id in registered
+        )
 
     def delete_topic(self, topic: str) -> None:
         admin = self.admin()

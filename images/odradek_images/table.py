@@ -171,6 +171,7 @@ SPARK = Image(
         "msgspec",
         "protobuf",
         "py4j",
+        "pyarrow",
         "pyspark",
         "pyyaml",
         "referencing",
