@@ -80,6 +80,7 @@ def test_the_next_limit(
     assert next_limit(limit, rows_read, batch_ms, 10_000.0, behind=behind) == expected
 
 
+@pytest.mark.long  # its rows take their time on purpose: 22 s
 def test_batches_shrink_to_the_target(spark: SparkSession, pipelines: Pipelines) -> None:
     """Each row takes a millisecond; the next driver begins with the limit that was found."""
     topic = pipelines.topic(1)

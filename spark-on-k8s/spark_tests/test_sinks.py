@@ -37,6 +37,7 @@ def spec_of(source: str, all_of: str, even: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.long  # three runs of four sinks in Spark: 24 s
 def test_each_sink_gets_its_view(spark: SparkSession, pipelines: Pipelines) -> None:
     """1. Four sinks of every kind of delivery, two of them of steps in the middle.
     2. A second run writes what is new, and nothing twice.
