@@ -14,8 +14,8 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-# Tests wait for their servers more than half of the time: eight processes fill two cores.
-JOBS ?= 8
+# Tests wait for their servers more than half of the time: six processes fill two cores.
+JOBS ?= 6
 SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
