@@ -38,6 +38,8 @@ KIND = "v0.30.0"
 HELM = "v3.19.0"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 SPARK_OPERATOR = "v2.3.0"  # kubeflow's; later versions are not served as Go modules
+CERT_MANAGER_MODULE = "github.com/cert-manager/cert-manager"
+CERT_MANAGER = "v1.19.4"  # the one with the client-go of this Kubernetes, so the build is short
 
 # Where Kubernetes publishes its releases. It has neither etcd nor Helm.
 RELEASES = "https://dl.k8s.io/release"
@@ -78,6 +80,11 @@ def _kubernetes(command: str) -> Source:
     )
 
 
+# The versions of Kubernetes, so that the build cache is shared.
+CLIENT_MODULES = tuple(
+    f"k8s.io/{name} {_published(KUBERNETES)}" for name in ("api", "apimachinery", "client-go")
+)
+
 # The plugins of kubeadm's Corefile, and some for debugging. All plugins would pull in the libraries
 # of three clouds.
 COREDNS_PLUGINS = (
@@ -109,6 +116,63 @@ func main() {
 }
 """
 
+# The command of cert-manager is in a module of its own, which is not served; its controllers are in
+# packages of the main one. These are the controllers of Certificates and of issuers without ACME.
+CERT_MANAGER_PACKAGES = (
+    "controller/certificaterequests/approver", "controller/certificaterequests/ca",
+    "controller/certificaterequests/selfsigned", "controller/certificates/issuing",
+    "controller/certificates/keymanager", "controller/certificates/readiness",
+    "controller/certificates/requestmanager", "controller/certificates/revisionmanager",
+    "controller/certificates/trigger", "controller/clusterissuers", "controller/issuers",
+    "issuer/ca", "issuer/selfsigned",
+)  # fmt: skip
+# cert-manager KUBECONFIG NAMESPACE: secrets of ClusterIssuers are in this namespace.
+CERT_MANAGER_MAIN = (
+    "import (\n"
+    + "".join(f'\t_ "{CERT_MANAGER_MODULE}/pkg/{name}"\n' for name in CERT_MANAGER_PACKAGES)
+    + f"""
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"{CERT_MANAGER_MODULE}/pkg/controller"
+)"""
+    + """
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	options := controller.ContextOptions{Kubeconfig: os.Args[1]}
+	options.ClusterResourceNamespace = os.Args[2]
+	factory, err := controller.NewContextFactory(ctx, options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	shared, err := factory.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for name, construct := range controller.Known() {
+		one, err := construct(factory)
+		if err != nil {
+			log.Fatalf("%s: %s", name, err)
+		}
+		go func() {
+			if err := one.Run(2, ctx); err != nil {
+				log.Fatalf("%s: %s", name, err)
+			}
+		}()
+	}
+	shared.SharedInformerFactory.Start(ctx.Done())
+	shared.KubeSharedInformerFactory.Start(ctx.Done())
+	shared.HTTP01ResourceMetadataInformersFactory.Start(ctx.Done())
+	<-ctx.Done()
+}
+"""
+)
+
 SOURCES = {
     "etcd": Source(
         "go.etcd.io/etcd/server/v3",
@@ -130,11 +194,7 @@ SOURCES = {
         main="import (\n"
         + "".join(f'_ "github.com/coredns/coredns/plugin/{name}"\n' for name in COREDNS_PLUGINS)
         + '"github.com/coredns/coredns/coremain"\n)\nfunc main() { coremain.Run() }\n',
-        # The versions of Kubernetes, so that the build cache is shared.
-        with_modules=tuple(
-            f"k8s.io/{name} {_published(KUBERNETES)}"
-            for name in ("api", "apimachinery", "client-go")
-        ),
+        with_modules=CLIENT_MODULES,
     ),
     "local-path-provisioner": Source(
         "github.com/rancher/local-path-provisioner",
@@ -152,6 +212,12 @@ SOURCES = {
     ),
     "spark-operator": Source(
         SPARK_OPERATOR_MODULE, SPARK_OPERATOR, f"{SPARK_OPERATOR_MODULE}/cmd/operator"
+    ),
+    "cert-manager": Source(
+        CERT_MANAGER_MODULE,
+        CERT_MANAGER,
+        main=CERT_MANAGER_MAIN,
+        with_modules=CLIENT_MODULES,
     ),
 }
 
