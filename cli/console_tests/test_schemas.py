@@ -12,9 +12,11 @@ from broker_tests.schemas.answering import Answer, Answering, ok
 from console_tests.conftest import Console, Kafka, Visitor
 from odradek_cli.errors import UsageError
 from odradek_console.command import console as console_command
-from odradek_schemas import Client, Encoder, Registry
+from odradek_schemas import Client, Encoder, Registry, Schema
+from odradek_schemas.registry import Kind
 from odradek_testkit.engines import RunningBroker
 from odradek_testkit.ports import free_port
+from odradek_testkit.schema_registry import SchemaRegistry
 
 SCHEMA = """{"type": "record", "name": "Visit", "fields": [
     {"name": "page", "type": "string"}, {"name": "visitor", "type": "string"},
@@ -117,3 +119,39 @@ def test_a_login_in_the_address_is_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError, match="contains a login") as refused:
         console_command(bootstrap="127.0.0.1:1", schema_registry="http://ann:hidden@r:1")
     assert "hidden" not in str(refused.value)
+
+
+REAL_SCHEMAS: dict[Kind, str] = {
+    "AVRO": SCHEMA,
+    "JSON": """{"type": "object", "required": ["page"], "properties": {
+        "page": {"type": "string"}, "visitor": {"type": "string"}, "ms": {"type": "integer"}}}""",
+    "PROTOBUF": """syntax = "proto3";
+        message Visit { string page = 1; string visitor = 2; int32 ms = 3; }""",
+}
+
+
+@pytest.mark.long  # the registry is a JVM of its own, which takes 8 s to start
+@pytest.mark.timeout(600)
+def test_a_real_registry(broker: RunningBroker, kafka: Kafka, tmp_path: Path) -> None:
+    """Of each format a schema is registered; the records are shown, filtered and exported."""
+    with SchemaRegistry(tmp_path / "registry") as registry:
+        client = Client(Registry(registry.url))
+        options = ("--schema-registry", registry.url)
+        with Console(broker.bootstrap, tmp_path, *options) as console:
+            visitor = Visitor(console).enter()
+            for kind, schema in REAL_SCHEMAS.items():
+                topic = kafka.topic(f"real-{kind.lower()}", 1)
+                client.register(f"{topic}-value", Schema(kind, schema))
+                encoder = Encoder.for_subject(client, f"{topic}-value")
+                visits = [{"page": f"/{n}", "visitor": f"v{n}", "ms": n} for n in range(5)]
+                kafka.produce(topic, [encoder.encode(visit) for visit in visits])
+                page = visitor.get(f"/topics/{topic}/records").text
+                assert "&#34;page&#34;: &#34;/4&#34;" in page, kind
+                stream = f"/topics/{topic}/records/stream?filter=value.page+%3D%3D+%22/3%22"
+                rows = found(visitor, stream)
+                assert len(rows) == 1, kind
+                path = f"/topics/{topic}/records/export?start=oldest"
+                exported = [json.loads(line) for line in visitor.get(path).text.splitlines()]
+                assert [json.loads(one["value"])["visitor"] for one in exported] == [
+                    "v0", "v1", "v2", "v3", "v4",
+                ], kind  # fmt: skip
