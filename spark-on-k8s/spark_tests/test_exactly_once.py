@@ -190,7 +190,7 @@ def test_a_crash_between_the_parts_of_a_batch(
     assert ids(pipelines.records(sink)) == list(range(100))
     text = (pipelines.directory / "checkpoint" / "odradek-writers.json").read_text()
     assert json.loads(text) == {"writers": 3}
-    # Parts that are there are not written again. One may have been committed after `first` was read.
+    # Committed parts are not written again. One may have been committed after `first` was read.
     assert 80 < job.status.queries["main"].rows_out <= 100 - len(first)
 
 
