@@ -11,7 +11,7 @@ from odradek_e2e.acl_diff.run import ANY_HOST, OPERATIONS, AclRun, some_acl
 from odradek_e2e.acl_diff.users import CLIENTS, HOSTS, settings
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Outcome, both_engines
-from odradek_e2e.diff.expected import TABLE, reason_for
+from odradek_e2e.diff.expected import TABLE, reason_for, unwritten_groups
 from odradek_e2e.diff.generate import request
 from odradek_e2e.diff.malform import DAMAGES
 from odradek_e2e.diff.names import Names, Ref, learn_from
@@ -85,6 +85,16 @@ def test_another_outcome_is_a_difference() -> None:
 def test_every_expected_difference_has_a_reason() -> None:
     assert all(len(line.reason) > 10 for line in TABLE)
     assert reason_for("metadata", Difference("controller_id", 1, 2)) is None
+
+
+def test_a_group_that_only_one_engine_lists() -> None:
+    def listed(name: str, protocol_type: str) -> dict[str, str]:
+        return {"group_id": name, "protocol_type": protocol_type}
+
+    both, joined, empty = listed("a", "consumer"), listed("b", "consumer"), listed("c", "")
+    assert unwritten_groups([both, empty], [both, joined])
+    assert not unwritten_groups([both, joined], [both])
+    assert not unwritten_groups([both], [both, empty])
 
 
 def test_an_api_that_only_one_engine_advertises_is_a_difference() -> None:
