@@ -47,6 +47,18 @@ def test_every_folder_with_code_of_a_package_is_a_package() -> None:
     assert [at for at in bare if foreign not in at.parents] == []
 
 
+PRODUCT_LINES_MAX = 450
+GENERATED = {ROOT / "broker" / "odradek_protocol" / "messages" / "kio_table.py"}
+
+
+def test_no_product_file_is_past_its_length() -> None:
+    """A longer one usually does more than one thing: look for the seam."""
+    files = set(ROOT.glob("*/odradek*/**/*.py")) - GENERATED
+    assert len(files) > 500
+    lines = {path: path.read_text().count("\n") for path in files}
+    assert {str(p.relative_to(ROOT)): n for p, n in lines.items() if n > PRODUCT_LINES_MAX} == {}
+
+
 # The packages that each program loads.
 PROGRAMS = {
     "broker": ("broker/odradek_protocol", "broker/odradek_broker"),

@@ -44,11 +44,11 @@ def manifests(tmp_path: Path) -> Path:
 
 
 def odradek(
-    *args: str, code: int = 0, patience_s: float = 240.0
+    *args: str, stdin: str = "", code: int = 0, patience_s: float = 240.0
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "odradek_cli", *args],
-        capture_output=True, text=True, timeout=patience_s, check=False,
+        input=stdin, capture_output=True, text=True, timeout=patience_s, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done

@@ -16,9 +16,9 @@ import pytest
 from odradek_api.parse import load
 from odradek_api.pipeline.job import Job
 from odradek_api.pipeline.status import FlowStatus, JobStatus, QueryProgress
-from odradek_cli.pipeline import failures, labelled, pipeline_rows
 from odradek_cli.pipeline_checks import sql_problem, type_problems
 from odradek_cli.pipeline_plans import pipeline_plans
+from odradek_cli.pipeline_screen import failures, labelled, pipeline_rows
 from odradek_operator.local.pipelines import PipelineReport
 from odradek_protocol.client import KafkaClient
 from odradek_testkit.engines import RunningBroker

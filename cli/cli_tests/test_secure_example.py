@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from cli_tests.test_local import odradek
 from odradek_testkit.waiting import wait_until
 
 # Three brokers and a Spark driver, each a process of its own.
@@ -18,15 +17,6 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "secure"
 PATIENCE_S = 300.0
 ORDERS = "".join(json.dumps({"customer": name}) + "\n" for name in ("ann", "bob", "ann"))
-
-
-def odradek(*words: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "odradek_cli", *words],
-        input=stdin, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def test_every_user_of_the_example_does_its_part(tmp_path: Path) -> None:

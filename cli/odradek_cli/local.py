@@ -442,7 +442,7 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
 
 
 def _print_pipelines(report: Report) -> None:
-    from odradek_cli.pipeline import COLUMNS, failures, pipeline_rows
+    from odradek_cli.pipeline_screen import COLUMNS, failures, pipeline_rows
 
     if report.pipelines:
         print_table(COLUMNS, [r for k, p in report.pipelines.items() for r in pipeline_rows(k, p)])

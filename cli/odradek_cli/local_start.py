@@ -96,7 +96,7 @@ def at_work(report: PipelineReport) -> bool:
 
 def failure(key: str, report: PipelineReport) -> list[str]:
     """Why a pipeline does not run, in a line; empty while it may yet."""
-    from odradek_cli.pipeline import failures
+    from odradek_cli.pipeline_screen import failures
     from odradek_operator.local.pipeline_processes import spark_missing
 
     if report.waits and report.waits == spark_missing():

@@ -31,7 +31,7 @@ from odradek_testkit.launching import launcher
 API = "odradek.dev/v1alpha1"
 KEY = "default/main"
 DEADLINE_S = 90.0
-LOG_LINES = 5  # of each broker, where a test waits in vain
+LOG_LINES = 5  # of each broker, when a wait of a test has failed
 
 
 Spawn: TypeAlias = Callable[[Sequence[str], Path], ChildProcess]
