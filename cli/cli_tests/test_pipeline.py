@@ -96,6 +96,7 @@ def test_without_tests_there_is_nothing_to_run(tmp_path: Path) -> None:
 @spark
 def test_the_tests_of_a_manifest_run_without_a_cluster(tmp_path: Path) -> None:
     """In one Spark: one that passes and one that fails; the row that differs is shown."""
+    pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
     rows = {"source": [{"id": 1}, {"id": 2}]}
     path = manifest(
         tmp_path, sink={"console": {}},
